@@ -1,0 +1,1 @@
+"""The algorithm registry of an RL post-training system for language models, and the numerics behind it."""

@@ -1,0 +1,146 @@
+"""The advantage stage: from rewards and KL to one advantage and one return a token, by the algorithm's registry entry.
+
+Every entry of `ADVANTAGE_FNS` takes `(args, batch)` and gives `(advantages, returns)`, two lists of `[R_i]` tensors. No
+input is changed.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from relax.algorithms.collective import collective_for
+from relax.algorithms.exact import whiten_segments
+from relax.algorithms.formulas.broadcast import broadcast, masked_broadcast
+from relax.algorithms.formulas.gae import gae
+from relax.algorithms.formulas.reinforce import discounted_returns
+from relax.algorithms.formulas.responses import masks_or_ones, require_whole_responses
+from relax.algorithms.formulas.token_normalization import token_global, whiten
+from relax.algorithms.spec import get_algorithm
+
+AdvantagesAndReturns = tuple[list[torch.Tensor], list[torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class AdvantageBatch:
+    """What the advantage formulas may read of a batch; the arguments of `compute_advantages_and_returns`."""
+
+    rewards: Sequence[float] | torch.Tensor
+    kl: Sequence[torch.Tensor]
+    loss_masks: Sequence[torch.Tensor] | None = None
+    response_lengths: Sequence[int] | None = None
+    total_lengths: Sequence[int] | None = None
+    values: Sequence[torch.Tensor] | None = None
+    padded_total_lengths: Sequence[int] | None = None
+    process_group: Any = None
+    mini_batch_sizes: Sequence[int] | None = None
+
+
+def _broadcast(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
+    return broadcast(batch.rewards, batch.kl)
+
+
+def _masked_broadcast(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
+    return masked_broadcast(batch.rewards, batch.kl, batch.loss_masks)
+
+
+def _discounted_returns(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
+    require_whole_responses(args, "a discounted return")
+    return discounted_returns(batch.rewards, batch.kl, batch.loss_masks, kl_coef=args.kl_coef, gamma=args.gamma)
+
+
+def _gae(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
+    require_whole_responses(args, "generalised advantage estimation")
+    if batch.values is None:
+        raise ValueError(
+            f"{args.advantage_estimator} needs the critic's values, one list entry a response: values is None"
+        )
+    lengths = batch.response_lengths
+    if lengths is None:
+        lengths = [len(tokens) for tokens in batch.values]
+    return gae(batch.rewards, batch.kl, batch.values, lengths, kl_coef=args.kl_coef, gamma=args.gamma, lambd=args.lambd)
+
+
+def _whitened_broadcast(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
+    # The whitening comes before any check of this rank's lists: its ranks must meet before one of them may complain.
+    scores = whiten_segments(
+        _float32(batch.rewards), batch.mini_batch_sizes, collective=collective_for(batch.process_group)
+    )
+    return broadcast(scores, batch.kl)
+
+
+ADVANTAGE_FNS: dict[str, Callable[[Namespace, AdvantageBatch], AdvantagesAndReturns]] = {
+    "broadcast": _broadcast,
+    "masked_broadcast": _masked_broadcast,
+    "discounted_returns": _discounted_returns,
+    "gae": _gae,
+    "whitened_broadcast": _whitened_broadcast,
+}
+
+TOKEN_NORMALIZATIONS = {"whiten": whiten, "token_global": token_global}
+
+
+def compute_advantages_and_returns(
+    args: Namespace,
+    *,
+    rewards: Sequence[float] | torch.Tensor,
+    kl: Sequence[torch.Tensor],
+    loss_masks: Sequence[torch.Tensor] | None = None,
+    response_lengths: Sequence[int] | None = None,
+    total_lengths: Sequence[int] | None = None,
+    values: Sequence[torch.Tensor] | None = None,
+    padded_total_lengths: Sequence[int] | None = None,
+    process_group: Any = None,
+    mini_batch_sizes: Sequence[int] | None = None,
+) -> AdvantagesAndReturns:
+    """Advantages and returns of each response, float32 ``[R_i]``, by the algorithm of ``args.advantage_estimator``.
+
+    ``kl`` gives the shapes (`kl_per_response`); ``loss_masks`` None is every token; ``values`` are the critic's;
+    ``mini_batch_sizes`` counts this rank's samples in each optimizer batch and is required where rewards are whitened
+    over it, across ``process_group``. Raises ValueError naming both lengths where lists disagree, and what each
+    formula refuses.
+    """
+    batch = AdvantageBatch(
+        rewards=rewards,
+        kl=kl,
+        loss_masks=loss_masks,
+        response_lengths=response_lengths,
+        total_lengths=total_lengths,
+        values=values,
+        padded_total_lengths=padded_total_lengths,
+        process_group=process_group,
+        mini_batch_sizes=mini_batch_sizes,
+    )
+    return ADVANTAGE_FNS[get_algorithm(args.advantage_estimator).advantage_fn](args, batch)
+
+
+def normalize_advantages(
+    args: Namespace,
+    *,
+    advantages: list[torch.Tensor],
+    loss_masks: Sequence[torch.Tensor] | None,
+    process_group: Any = None,
+) -> list[torch.Tensor]:
+    """Advantages normalised over all unmasked tokens of ``process_group``: ``[R_i]`` each, by the algorithm's
+    registry entry.
+
+    Without ``args.normalize_advantages`` the list that was given. ``process_group`` spans data and context
+    parallelism; advantages and masks are this rank's tokens. Raises ValueError where no token of any rank is
+    unmasked, and naming both shapes where a mask differs.
+    """
+    if not args.normalize_advantages:
+        return advantages
+    normalization = TOKEN_NORMALIZATIONS[get_algorithm(args.advantage_estimator).advantage_normalization]
+    masks = masks_or_ones(loss_masks, advantages, "advantages")
+    return normalization(advantages, masks, collective_for(process_group))
+
+
+def _float32(rewards: Any) -> Any:
+    try:
+        return torch.as_tensor(rewards, dtype=torch.float32, device="cpu")
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return rewards  # what is wrong with them is said on every rank, after the first collective

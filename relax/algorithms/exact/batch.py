@@ -1,0 +1,130 @@
+"""Correctly rounded whitening of one optimizer batch, one vote a sample (arXiv 2601.05242, equation 6)."""
+
+from __future__ import annotations
+
+import numpy as np
+from flint import fmpq
+
+from relax.algorithms.exact import tally
+from relax.algorithms.exact.nearest import rational, round_standardized
+
+_U = 2.0**-53
+
+
+def whiten_batch(values: np.ndarray, epsilon: float) -> np.ndarray:
+    """The float32 nearest ``(x_i - mean) / (std + epsilon)``, ties to even, zero positive.
+
+    ``values``: finite float32 ``[n]``, exact as they are; std is unbiased (n-1). A batch of one sample gives 0, an
+    empty one is empty. Returns float32 ``[n]``.
+    """
+    n = values.size
+    if n == 0 or values.min() == values.max():
+        out, undecided = np.zeros(n, dtype=np.float32), np.empty(0, dtype=np.int64)
+    else:
+        out, undecided = _settle(values, epsilon)
+        if undecided.size:
+            mean, variance = _exact_moments(values)
+            exact_epsilon = rational(epsilon)
+            out[undecided] = [
+                round_standardized([(rational(value) - mean, variance)], exact_epsilon)
+                for value in values[undecided].tolist()
+            ]
+    tally.count("batch", n, undecided.size)
+    return out
+
+
+def _settle(values: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    """Float32 values ``[n]``, and the positions of those not proven to be the nearest ones.
+
+    With u = 2^-53 and L the depth of the pairwise sum (the additions of 2^-1040 and 2^-1060 cover underflow):
+      mean:      held as two doubles, E_m (see ``_mean``); a deviation is then off by E_m + 2 u |x - mean|
+      variance:  E_v = ((L + 8) u V + 2 sqrt(n V) E_m + n E_m^2) / (n - 1), V the sum of squares (Cauchy-Schwarz)
+      std:       E_s = E_v / s + u s;  denominator: E_D = E_s + u D
+      value:     E_m / D + |value| * (E_D / D + 7 u)
+    One bound for all values comes first, from the largest deviation; what it leaves open is looked at one by one.
+    """
+    n = values.size
+    with np.errstate(all="ignore"):
+        x = values.astype(np.float64)
+        high, low, mean_error = _mean(x)
+        x -= high
+        x -= low
+        depth = (n - 1).bit_length()
+        squares = _pairwise_sum(x * x)
+        std = np.sqrt(squares / (n - 1))
+        shift_error = np.sqrt(n) * mean_error
+        variance_error = (depth + 8) * _U * squares + 1.01 * shift_error * (2 * np.sqrt(squares) + shift_error)
+        variance_error = variance_error / (n - 1) + 2.0**-1040
+        denominator = std + epsilon
+        relative = (variance_error / std + _U * std) / denominator + _U
+        if not relative < 2.0**-7:
+            return np.zeros(n, dtype=np.float32), np.arange(n)
+        relative = 1.05 * (relative + 7 * _U)
+        absolute = 1.05 * mean_error / denominator + 2.0**-1060
+        largest = max(x.max(), -x.min()) / denominator
+        x *= 1.0 / denominator
+        bound = absolute + largest * relative
+        low32, high32 = (x - bound).astype(np.float32), (x + bound).astype(np.float32)
+        undecided = np.flatnonzero(low32 != high32)
+        some = x[undecided]
+        bounds = absolute + np.abs(some) * relative
+        low_some, high_some = (some - bounds).astype(np.float32), (some + bounds).astype(np.float32)
+        low32[undecided] = low_some
+        low32 += np.float32(0)  # makes a negative zero positive
+        return low32, undecided[low_some != high_some]
+
+
+def _mean(x: np.ndarray) -> tuple[np.float64, np.float64, float]:
+    """The mean of float64 ``x`` as an unevaluated sum of two doubles, and a bound of its error.
+
+    Each value is split at a power of two so large that the upper parts are multiples of one unit and their sum, below
+    2^53 units, is exact in any order (Rump, Ogita, Oishi 2008). The lower parts, at most a unit each, are summed with
+    an error of at most (n - 1) u times the sum of their magnitudes. The bound also covers what the first of the two
+    subtractions ``(x - high) - low`` rounds away of ``low``. n is below 2^26.
+    """
+    n = x.size
+    largest = max(float(x.max()), -float(x.min()))
+    shift = 2.0 ** (int(np.frexp(largest)[1]) + n.bit_length())  # at least n max|x|
+    upper = (x + shift) - shift
+    lower_sum = (x - upper).sum()
+    total = upper.sum()
+    unit = shift * _U
+    high = total / n
+    # total - high * n, exactly: high * n has more than 53 bits, so high is split at 26 bits and n is below 2^26
+    head = (high + high * 2.0**27) - high * 2.0**27
+    rest = (total - head * n) - (high - head) * n
+    low = (rest + lower_sum) / n
+    error = n * _U * unit + 3 * _U * (abs(rest) + abs(lower_sum) + n * unit) / n + 2 * _U * abs(low) + 2.0**-1060
+    return high, low, float(error)
+
+
+def _pairwise_sum(terms: np.ndarray) -> np.float64:
+    """The sum by halving, which adds each term at most ceil(log2 n) times; ``terms`` is overwritten."""
+    n = terms.size
+    while n > 1:
+        half = (n + 1) // 2
+        terms[: n - half] += terms[half:n]
+        n = half
+    return terms[0]
+
+
+def _exact_moments(values: np.ndarray) -> tuple[fmpq, fmpq]:
+    """Mean and variance (n-1) of float32 values as rationals; exact sums of the mantissas by exponent."""
+    n = values.size
+    mantissas, exponents = np.frexp(values.astype(np.float64))
+    mantissas = np.ldexp(mantissas, 24).astype(np.int64)  # 24 bits, exactly
+    powers = exponents.astype(np.int64) - 24
+    lowest = int(powers.min())
+    places = powers - lowest
+    squares = mantissas * mantissas  # 48 bits, summed in two halves so that no sum leaves 53 bits
+    total = _weighted_sum(places, mantissas)
+    total_squares = (_weighted_sum(2 * places, squares >> 24) << 24) + _weighted_sum(2 * places, squares & (2**24 - 1))
+    unit = fmpq(1 << max(lowest, 0), 1 << max(-lowest, 0))
+    variance = fmpq(n * total_squares - total * total, n * (n - 1))
+    return unit * fmpq(total, n), unit * unit * variance
+
+
+def _weighted_sum(places: np.ndarray, counts: np.ndarray) -> int:
+    """The sum of ``counts * 2**places``; the sum at each place stays below 2^53 for up to 2^28 counts of 24 bits."""
+    sums = np.bincount(places, weights=counts.astype(np.float64))
+    return sum(int(value) << place for place, value in enumerate(sums.tolist()) if value)

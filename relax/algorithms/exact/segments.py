@@ -1,0 +1,126 @@
+"""GDPO's step 3 over the optimizer batches of a rollout and over all ranks: two collectives, however many batches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+
+from relax.algorithms.collective import Collective, LocalCollective, collective_for
+from relax.algorithms.exact.gdpo import whiten
+
+PROTOCOL_VERSION = 1
+_FINE, _NO_SIZES, _BAD_SIZE, _BAD_SUM, _BAD_DTYPE, _BAD_SHAPE, _NOT_FINITE = range(7)
+_COMPLAINTS = {
+    _NO_SIZES: "mini_batch_sizes is None: give the number of samples that it holds of each optimizer batch",
+    _BAD_SIZE: "mini_batch_sizes[{position}] is not an int of 0 or more",
+    _BAD_SUM: "mini_batch_sizes sum to {position}, but it holds {samples} samples",
+    _BAD_DTYPE: "its values are not float32",
+    _BAD_SHAPE: "its values are not one-dimensional",
+    _NOT_FINITE: "value {position} is not finite",
+}
+
+
+def whiten_scalar(values: torch.Tensor, *, process_group: Any = None) -> torch.Tensor:
+    """Step 3 over one batch that spans the ranks of ``process_group``, one vote a sample: float32 ``[n]`` to ``[n]``.
+
+    Raises ValueError, the same on every rank, where any rank's values are not finite float32 ``[n]``.
+    """
+    sizes = [values.numel()] if isinstance(values, torch.Tensor) else []
+    return whiten_segments(values, sizes, collective=collective_for(process_group))
+
+
+def whiten_segments(
+    values: torch.Tensor,
+    mini_batch_sizes: Sequence[int] | None,
+    *,
+    collective: Collective | None = None,
+    batch_ids: Sequence[str] | None = None,
+) -> torch.Tensor:
+    """Step 3 for each optimizer batch: this rank's float32 ``[n]`` to ``[n]``, each the nearest float32.
+
+    ``mini_batch_sizes``: how many of this rank's samples belong to each optimizer batch, in order; 0 where it owns
+    nothing. Segment k must be the same optimizer batch on every rank: with ``batch_ids`` that is checked, without
+    them the caller, who makes the plan of mini-batches, guarantees it. ``collective`` spans the data-parallel ranks
+    without context or tensor parallelism, since each sample votes once.
+
+    Whatever is wrong on one rank, all ranks meet in the first collective, and all raise the same ValueError, which
+    lists each rank with its complaint.
+    """
+    collective = collective or LocalCollective()
+    header, sizes = _header(values, mini_batch_sizes, batch_ids)
+    table = [row.tolist() for row in collective.gather(header)]
+    complaints = _complaints(table)
+    if complaints:
+        raise ValueError("whitening over the optimizer batch: " + "; ".join(complaints))
+    n_segments = table[0][3]
+    width = max(row[4] for row in table)
+    buffer = torch.zeros(n_segments + width, dtype=torch.float64)
+    buffer[:n_segments] = torch.tensor(sizes, dtype=torch.float64)
+    buffer[n_segments : n_segments + values.numel()] = values.detach().to("cpu", torch.float64)
+    shards = [shard.cpu().numpy() for shard in collective.gather(buffer)]
+    return torch.from_numpy(_own_slices(shards, n_segments, collective.rank)).to(values.device)
+
+
+def _own_slices(shards: list[np.ndarray], n_segments: int, rank: int) -> np.ndarray:
+    sizes = np.array([shard[:n_segments] for shard in shards]).astype(np.int64)  # [ranks, segments]
+    ends = sizes.cumsum(axis=1)
+    mine = []
+    for segment in range(n_segments):
+        parts = [
+            shard[n_segments + end - size : n_segments + end]
+            for shard, size, end in zip(shards, sizes[:, segment], ends[:, segment], strict=True)
+        ]
+        whitened = whiten(np.concatenate(parts).astype(np.float32))
+        start = int(sizes[:rank, segment].sum())
+        mine.append(whitened[start : start + sizes[rank, segment]])
+    return np.concatenate(mine) if mine else np.empty(0, dtype=np.float32)
+
+
+def _header(
+    values: torch.Tensor, sizes: Sequence[int] | None, batch_ids: Sequence[str] | None
+) -> tuple[torch.Tensor, list[int]]:
+    """This rank's row of the table, int64 ``[6]``: version, status, position, segments, samples, hash of batch ids."""
+    samples = values.numel() if isinstance(values, torch.Tensor) else 0
+    plan = list(sizes) if isinstance(sizes, Iterable) else []
+    bad = [k for k, size in enumerate(plan) if isinstance(size, bool) or not isinstance(size, Integral) or size < 0]
+    status, position = _FINE, 0
+    if not isinstance(values, torch.Tensor) or values.dtype != torch.float32:
+        status = _BAD_DTYPE
+    elif values.dim() != 1:
+        status = _BAD_SHAPE
+    elif sizes is None:
+        status = _NO_SIZES
+    elif bad or not isinstance(sizes, Iterable):
+        status, position = _BAD_SIZE, bad[0] if bad else 0
+    elif sum(plan) != samples:
+        status, position = _BAD_SUM, min(sum(plan), 2**62)
+    elif not bool(torch.isfinite(values).all()):
+        status, position = _NOT_FINITE, int(torch.isfinite(values).logical_not().nonzero()[0])
+    row = [PROTOCOL_VERSION, status, position, len(plan), samples, _hash(batch_ids)]
+    return torch.tensor(row, dtype=torch.int64), plan
+
+
+def _hash(batch_ids: Sequence[str] | None) -> int:
+    if batch_ids is None:
+        return 0
+    digest = hashlib.blake2b("\0".join(batch_ids).encode(), digest_size=8)
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def _complaints(table: list[list[int]]) -> list[str]:
+    complaints = [
+        f"rank {rank}: {_COMPLAINTS[status].format(position=position, samples=samples)}"
+        for rank, (_, status, position, _, samples, _) in enumerate(table)
+        if status != _FINE
+    ]
+    if complaints:
+        return complaints
+    for column, name in ((0, "protocol version"), (3, "number of optimizer batches"), (5, "hash of the batch ids")):
+        if len({row[column] for row in table}) > 1:
+            complaints += [f"rank {rank}: {name} {row[column]}" for rank, row in enumerate(table)]
+    return complaints

@@ -1,0 +1,88 @@
+"""The range of each number on the command line, and the refusal of a value outside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Finite numbers from ``low`` to ``high``; ``open_below`` leaves ``low`` itself out."""
+
+    low: float
+    high: float | None = None
+    open_below: bool = False
+
+    def holds(self, value: Real) -> bool:
+        """Whether the value lies inside; NaN and the infinities never do."""
+        if not is_finite(value) or value < self.low or (self.open_below and value == self.low):
+            return False
+        return self.high is None or value <= self.high
+
+    def __str__(self) -> str:
+        if self.high is not None:
+            return f"from {self.low:g} to {self.high:g}"
+        return f"above {self.low:g}" if self.open_below else f"of {self.low:g} or more"
+
+
+UNIT = Range(0, 1)
+COUNT = Range(1)
+NOT_NEGATIVE = Range(0)
+POSITIVE = Range(0, open_below=True)
+
+OPTION_RANGES: Mapping[str, Range] = {
+    "--n-samples-per-prompt": COUNT,
+    "--rollout-batch-size": COUNT,
+    "--global-batch-size": COUNT,
+    "--num-rollout": COUNT,
+    "--gamma": UNIT,
+    "--lambd": UNIT,
+    "--kl-coef": NOT_NEGATIVE,
+    "--kl-loss-coef": NOT_NEGATIVE,
+    "--eps-clip": UNIT,
+    "--eps-clip-high": NOT_NEGATIVE,
+    "--eps-clip-c": Range(1, open_below=True),
+    "--sapo-tau-pos": POSITIVE,
+    "--sapo-tau-neg": POSITIVE,
+    "--opsm-delta": NOT_NEGATIVE,
+    "--tis-clip": POSITIVE,
+    "--tis-clip-low": NOT_NEGATIVE,
+    "--max-staleness": NOT_NEGATIVE,
+    "--num-iters-per-train-update": COUNT,
+    "--tensor-model-parallel-size": COUNT,
+    "--pipeline-model-parallel-size": COUNT,
+    "--context-parallel-size": COUNT,
+    "--seed": NOT_NEGATIVE,
+}
+
+# None is a value of these: the option is off, or stands for something that the others decide.
+MAY_BE_LEFT_OUT = frozenset({"--global-batch-size", "--eps-clip-c"})
+
+
+def is_real(value: Any) -> bool:
+    """Whether this counts as a number on the command line: a bool does not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_finite(value: Real) -> bool:
+    """As ``math.isfinite``, for integers beyond the largest double too."""
+    return isinstance(value, int) or math.isfinite(value)
+
+
+def check_ranges(args: Any) -> None:
+    """Raises ValueError for the first number of ``args`` outside its range, naming option, value and range."""
+    for option, allowed in OPTION_RANGES.items():
+        value = getattr(args, attribute_of(option))
+        if value is None and option in MAY_BE_LEFT_OUT:
+            continue
+        if not is_real(value) or not allowed.holds(value):
+            raise ValueError(f"{option} {value} is out of range: give a finite number {allowed}")
+
+
+def attribute_of(option: str) -> str:
+    """``--eps-clip`` is ``args.eps_clip``."""
+    return option.removeprefix("--").replace("-", "_")

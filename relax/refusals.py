@@ -1,0 +1,204 @@
+"""What the command line refuses, option against option, each with its values, its reason and its remedy.
+
+Rules read fields of the spec, never a name: a new algorithm is refused what it states, without a line here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from relax.algorithms.spec import ADVANTAGE_FNS_WITH_KL, AlgorithmSpec, get_algorithm
+from relax.core.registry import SFT_LOSS_TYPE
+from relax.option_ranges import check_ranges, is_finite, is_real
+
+# Filters of this module ask group_carries_reward_signal, so they agree with training on which group has a signal.
+OWN_FILTERS = "relax.rollout.filters"
+
+
+def validate_algorithm_args(args: Any) -> None:
+    """Refuses options that contradict the algorithm, or one another. ``args`` is read, never changed.
+
+    Imports the implementations (and so torch) last, to find an identifier that none of the tables holds.
+
+    Raises:
+        ValueError: the first contradiction found; one line that names the options, their values and the remedy.
+    """
+    check_ranges(args)
+    _check_modes(args)
+    if args.loss_type == SFT_LOSS_TYPE:
+        return  # no reward and no advantage: the algorithm is not run
+    spec = get_algorithm(args.advantage_estimator)
+    if spec.disabled_reason is not None:
+        raise ValueError(f"{_chosen(spec)} is disabled: {spec.disabled_reason}; choose another algorithm")
+    for check in (_check_rewards, _check_components, _check_group_size, _check_loss, _check_batches, _check_async):
+        check(args, spec)
+    _warn(args, spec)
+    from relax.algorithms.resolve import resolve_implementations
+
+    resolve_implementations(spec)
+
+
+def _refuse(first: str, second: str, reason: str, remedy: str) -> NoReturn:
+    raise ValueError(f"{first} and {second}: {reason}; {remedy}")
+
+
+def _chosen(spec: AlgorithmSpec) -> str:
+    return f"--advantage-estimator {spec.name}"
+
+
+def _check_modes(args: Any) -> None:
+    only_one = "drop one of the two"
+    if args.tis_clip <= args.tis_clip_low:
+        clip, low = f"--tis-clip {args.tis_clip}", f"--tis-clip-low {args.tis_clip_low}"
+        _refuse(clip, low, "no weight lies between the bounds", "raise --tis-clip or lower --tis-clip-low")
+    if args.hybrid and args.fully_async:
+        _refuse("--hybrid (on)", "--fully-async (on)", "a run is one or the other", only_one)
+    if args.debug_rollout_only and args.debug_train_only:
+        _refuse("--debug-rollout-only (on)", "--debug-train-only (on)", "nothing would be started", only_one)
+    if args.debug_rollout_only and args.loss_type == SFT_LOSS_TYPE:
+        loss_type = f"--loss-type {args.loss_type}"
+        _refuse("--debug-rollout-only (on)", loss_type, "supervised training has no rollout", only_one)
+
+
+def _check_rewards(args: Any, spec: AlgorithmSpec) -> None:
+    raw = "--disable-rewards-normalization (on)"
+    if spec.requires_rewards_normalization and not args.rewards_normalization:
+        reason = "this algorithm is its normalisation of rewards"
+        _refuse(_chosen(spec), raw, reason, "drop --disable-rewards-normalization")
+    if not spec.allows_reward_post_process_hooks:
+        for option, path in _hooks(args).items():
+            reason = "the hook returns before this algorithm sees the rewards"
+            _refuse(_chosen(spec), f"{option} {path}", reason, f"drop {option}")
+    if args.exact_statistics and spec.reward_normalizer == "none":
+        reason = "this algorithm computes no statistic of a prompt group"
+        _refuse(_chosen(spec), "--exact-statistics (on)", reason, "drop --exact-statistics")
+    if args.exact_statistics and not args.rewards_normalization:
+        _refuse("--exact-statistics (on)", raw, "no statistic is computed", "drop one of the two")
+
+
+def _hooks(args: Any) -> dict[str, str]:
+    """The hooks that are set, by option: each returns rewards of its own in place of the reward stage."""
+    hooks = {
+        "--custom-reward-post-process-path": args.custom_reward_post_process_path,
+        "--agentic-custom-advantage-path": args.agentic_custom_advantage_path,
+    }
+    return {option: path for option, path in hooks.items() if path is not None}
+
+
+def _check_components(args: Any, spec: AlgorithmSpec) -> None:
+    if not spec.uses_reward_components:
+        return
+    keys = list(args.gdpo_reward_keys or ())
+    option = f"--gdpo-reward-keys {' '.join(map(str, keys)) or '(not given)'}"
+    if len(keys) < 2:
+        reason = "this algorithm combines two or more reward components"
+        _refuse(_chosen(spec), option, reason, "name them all, separated by spaces")
+    if not all(isinstance(key, str) and key.strip() for key in keys):
+        _refuse(_chosen(spec), f"--gdpo-reward-keys {keys!r}", "a key is blank", "name every component")
+    repeated = sorted({key for key in keys if keys.count(key) > 1})
+    if repeated:
+        remedy = "name each once, and say how much it counts with --gdpo-reward-weights"
+        _refuse(_chosen(spec), option, f"{', '.join(repeated)} is named more than once", remedy)
+    if args.gdpo_reward_weights is not None:
+        _check_weights(option, len(keys), list(args.gdpo_reward_weights))
+
+
+def _check_weights(keys: str, count: int, weights: Sequence[Any]) -> None:
+    option = f"--gdpo-reward-weights {' '.join(map(str, weights))}"
+    if len(weights) != count:
+        reason = f"the number of weights is {len(weights)}, that of keys {count}"
+        _refuse(keys, option, reason, "give one weight a key, in the order of the keys")
+    for position, weight in enumerate(weights):
+        if not is_real(weight) or not is_finite(weight):
+            _refuse(keys, option, f"weight {position} is {weight}", "give finite real numbers")
+    if not any(weights):
+        _refuse(keys, option, "with all weights 0 nothing is learnt", "give at least one that is not 0")
+
+
+def _check_group_size(args: Any, spec: AlgorithmSpec) -> None:
+    size = args.n_samples_per_prompt
+    if size >= spec.min_group_size or _hooks(args):
+        return  # where a hook is set, no statistic of a group is computed
+    remedy = f"give --n-samples-per-prompt {spec.min_group_size} or more"
+    if spec.reward_normalizer == "group_mean_std":
+        if not (args.rewards_normalization and args.grpo_std_normalization):
+            return  # the std is all that a group of one lacks
+        remedy += ", or --disable-grpo-std-normalization"
+    reason = f"its statistics of a prompt group need at least {spec.min_group_size} responses"
+    _refuse(_chosen(spec), f"--n-samples-per-prompt {size}", reason, remedy)
+
+
+def _check_loss(args: Any, spec: AlgorithmSpec) -> None:
+    if spec.requires_normalize_advantages and not args.normalize_advantages:
+        reason = "this algorithm normalises advantages over tokens"
+        _refuse(_chosen(spec), "--normalize-advantages (off)", reason, "add --normalize-advantages")
+    if spec.forbids_normalize_advantages and args.normalize_advantages:
+        reason = "this algorithm's advantages must not be normalised over tokens"
+        _refuse(_chosen(spec), "--normalize-advantages (on)", reason, "drop --normalize-advantages")
+    if spec.forbids_reward_side_kl and args.kl_coef != 0:
+        remedy = "drop --kl-coef, or give --use-kl-loss with --kl-loss-coef in its place"
+        _refuse(_chosen(spec), f"--kl-coef {args.kl_coef}", "this algorithm reads no KL in the reward", remedy)
+    if spec.requires_global_token_loss and not args.calculate_per_token_loss:
+        reason = "a mean over each response's tokens rescales the log-probability of the response"
+        _refuse(_chosen(spec), "--calculate-per-token-loss (off)", reason, "add --calculate-per-token-loss")
+
+
+def _check_batches(args: Any, spec: AlgorithmSpec) -> None:
+    prompts, size, slices = args.rollout_batch_size, args.n_samples_per_prompt, args.num_iters_per_train_update
+    rollout = prompts * size
+    batch = rollout if args.global_batch_size is None else args.global_batch_size
+    option = f"--global-batch-size {batch}"
+    samples = f"--rollout-batch-size {prompts} x --n-samples-per-prompt {size} = {rollout} samples a rollout"
+    if spec.requires_on_policy_updates:
+        reason = "this algorithm is on-policy, with one optimizer step a rollout"
+        if batch != rollout:
+            _refuse(_chosen(spec), f"{option} with {samples}", reason, f"give --global-batch-size {rollout}")
+        if args.max_staleness != 0:
+            _refuse(_chosen(spec), f"--max-staleness {args.max_staleness}", reason, "give --max-staleness 0")
+    # Asynchronously, an optimizer batch may also collect several rollouts.
+    if rollout % batch and not (args.fully_async and batch % rollout == 0):
+        remedy = f"give a --global-batch-size that divides {rollout}"
+        _refuse(option, samples, "the samples do not fill whole optimizer batches", remedy)
+    if batch % slices:
+        remedy = f"give a --num-iters-per-train-update that divides {batch}"
+        _refuse(f"--num-iters-per-train-update {slices}", option, "the slices of a batch are not equal", remedy)
+
+
+def _check_async(args: Any, spec: AlgorithmSpec) -> None:
+    if not args.fully_async:
+        return
+    if not spec.supports_fully_async:
+        reason = "this algorithm is not supported in fully asynchronous mode"
+        _refuse(_chosen(spec), "--fully-async (on)", reason, "drop --fully-async")
+    # A filter drops groups: then the samples of a rollout do not tell where an optimizer batch ends.
+    path = args.dynamic_sampling_filter_path
+    if spec.uses_reward_components and args.global_batch_size is None and path:
+        unknown = f"--global-batch-size (not given) with --dynamic-sampling-filter-path {path}"
+        reason = "the size of the optimizer batch, over which advantages are whitened, is not known"
+        _refuse(f"{_chosen(spec)} with --fully-async (on)", unknown, reason, "give --global-batch-size")
+
+
+def _warn(args: Any, spec: AlgorithmSpec) -> None:
+    """Warns of what is allowed and yet rarely meant."""
+    path = args.dynamic_sampling_filter_path
+    if spec.uses_reward_components and path and path.rpartition(".")[0] != OWN_FILTERS:
+        _say(
+            f"--dynamic-sampling-filter-path {path} and {_chosen(spec)}: a filter of your own may drop groups that "
+            f"carry a signal in one component; ask group_carries_reward_signal in it, as {OWN_FILTERS} does"
+        )
+    if args.kl_coef != 0 and spec.advantage_fn not in ADVANTAGE_FNS_WITH_KL:
+        _say(
+            f"--kl-coef {args.kl_coef} and {_chosen(spec)}: this algorithm reads no KL in the reward, so the option "
+            "has no effect; give --use-kl-loss with --kl-loss-coef in its place"
+        )
+    if args.normalize_advantages and args.fully_async:
+        _say(
+            "--normalize-advantages (on) and --fully-async (on): that mode has no normalisation over tokens, so the "
+            "option has no effect; train colocated where it matters"
+        )
+
+
+def _say(message: str) -> None:
+    warnings.warn(message, stacklevel=4)  # at the caller of validate_algorithm_args
