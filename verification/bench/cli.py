@@ -1,0 +1,52 @@
+"""``relax-verify bench``: the performance table, on one thread."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+
+def add_bench_command(subparsers: Any) -> None:
+    """Adds the verb ``bench``; it sets ``run``, a function of the parsed options that gives the exit status."""
+    bench = subparsers.add_parser("bench", help="the performance table, ratios taken in one run")
+    bench.add_argument("--json", metavar="FILE", help="also write the rows to FILE")
+    bench.set_defaults(run=_bench)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    import torch
+    from rich.console import Console
+    from rich.table import Table
+
+    from verification.bench.rows import rows
+
+    torch.set_num_threads(1)
+    table = Table(title="One thread; medians over rounds in which both sides run in turn")
+    for column, justify in (("what", "left"), ("against", "left"), ("figure", "right"), ("promised", "right")):
+        table.add_column(column, justify=justify)
+    table.add_column("ms", justify="right")
+    table.add_column("ms, reference", justify="right")
+    table.add_column("")
+    measured = []
+    for row in rows():
+        measured.append(row)
+        sys.stderr.write(f"{row.name} against {row.reference}: {row.figure:.2f} {row.measure}\n")
+        bound = "at least" if row.measure == "times faster" else "at most"
+        table.add_row(
+            row.name,
+            row.reference,
+            f"{row.figure:.2f} {row.measure}",
+            f"{bound} {row.target:g}",
+            f"{1000 * row.seconds:.2f}",
+            f"{1000 * row.reference_seconds:.2f}",
+            "holds" if row.holds else "MISSED",
+        )
+    Console(width=None if sys.stdout.isatty() else 150).print(table)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump([{**vars(row), "holds": row.holds} for row in measured], file, indent=2)
+    missed = sum(not row.holds for row in measured)
+    print(f"BENCH {'holds' if not missed else f'missed ({missed})'}")
+    return 1 if missed else 0

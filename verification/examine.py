@@ -1,0 +1,131 @@
+"""One case through all judges: what each found, and what went wrong in the harness itself."""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from verification.cases.case import Case
+from verification.goldens.compare import compare_with_golden, default_store
+from verification.judges.bits import judge_bits
+from verification.judges.comparison import Comparison
+from verification.judges.contract import judge_contract
+from verification.judges.invariance import judge_invariance
+from verification.judges.rounding import judge_rounding
+from verification.oracle import evaluate
+from verification.report.summary import Measured, Problem
+from verification.subjects.frozen import frozen_subject
+from verification.subjects.in_process import Implementation, load_subject
+from verification.subjects.live import live_subject
+from verification.subjects.outcome import Outcome
+from verification.subjects.protocol import Subject
+
+LIVE = "live"
+FROZEN = "frozen"
+Result = TypeVar("Result")
+COMPARED, NO_GOLDEN = "compared", "no golden here"
+
+
+@dataclass
+class Examined:
+    """The findings on some cases. ``goldens`` and ``absent`` count cases, as in a report."""
+
+    comparisons: list[Comparison] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
+    goldens: dict[str, int] = field(default_factory=dict)
+    absent: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Examined) -> None:
+        self.comparisons += other.comparisons
+        self.problems += other.problems
+        self.measured += other.measured
+        for mine, theirs in ((self.goldens, other.goldens), (self.absent, other.absent)):
+            for name, count in theirs.items():
+                mine[name] = mine.get(name, 0) + count
+
+
+@functools.lru_cache(maxsize=8)
+def subject_named(name: str) -> Subject:
+    """``live``, ``frozen``, ``module:Class`` or the name of an entry point."""
+    if name == LIVE:
+        return live_subject()
+    return frozen_subject() if name == FROZEN else load_subject(name)
+
+
+def runner(subject: Subject) -> Callable[..., Outcome | None]:
+    """``run(case, threads=1, watch=True)`` of a subject; one that knows neither runs as it always does."""
+    if isinstance(subject, Implementation):
+        return subject.run
+    return lambda case, **_: subject.run(case)
+
+
+def examine(case: Case, subject_name: str = LIVE) -> Examined:
+    """All judges on one case.
+
+    An exception in a judge, the oracle, the frozen copies or a golden is a problem that names the case and the place:
+    it never counts as agreement, nor as a difference of the code under examination.
+    """
+    found = Examined()
+    run = runner(subject_named(subject_name))
+    outcome = _guarded(found, case, "subject", lambda: run(case))
+    if outcome is None:
+        if not found.problems:
+            found.absent[subject_name] = 1
+        return found
+    steps: dict[str, Callable[[], None]] = {
+        "bits against frozen": lambda: _frozen(found, case, outcome, subject_name),
+        "bits against golden": lambda: _golden(found, case, outcome),
+        "rounding": lambda: _rounding(found, case, outcome),
+        "invariance": lambda: found.comparisons.extend(judge_invariance(case, outcome, run)),
+        "contract": lambda: found.comparisons.extend(judge_contract(case, outcome)),
+    }
+    for where, step in steps.items():
+        _guarded(found, case, where, step)
+    return found
+
+
+def _guarded(found: Examined, case: Case, where: str, step: Callable[[], Result]) -> Result | None:
+    try:
+        return step()
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+        found.problems.append(Problem(case.id, where, message))
+        return None
+
+
+def _frozen(found: Examined, case: Case, outcome: Outcome, subject_name: str) -> None:
+    if subject_name == FROZEN:
+        return
+    reference = subject_named(FROZEN).run(case)
+    if reference is None:
+        found.absent[FROZEN] = 1
+        return
+    found.comparisons.extend(judge_bits(case, outcome, reference, FROZEN))
+
+
+def _golden(found: Examined, case: Case, outcome: Outcome) -> None:
+    compared = compare_with_golden(case, outcome, _goldens())
+    found.goldens[NO_GOLDEN if compared is None else COMPARED] = 1
+    found.comparisons.extend(compared or ())
+
+
+@functools.lru_cache(maxsize=1)
+def _goldens():
+    return default_store()
+
+
+def _rounding(found: Examined, case: Case, outcome: Outcome) -> None:
+    exact = evaluate(case)
+    if exact is None:
+        return
+    judged = judge_rounding(case, outcome, exact)
+    found.comparisons.extend(judged)
+    for comparison in judged:
+        one = exact.get(comparison.what)
+        if one is not None and comparison.ulps is not None:
+            found.measured.append(Measured(one.formula, comparison.ulps, one.bound_ulps, 1, case.id))

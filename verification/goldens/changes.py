@@ -1,0 +1,149 @@
+"""What a staged recording would change in the goldens, case by case and summed by stage; and accepting it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from verification.goldens import provenance
+from verification.goldens.compare import judge_goldens
+from verification.goldens.exchange import replacement
+from verification.goldens.guard import WritePermit
+from verification.goldens.platform import ANY
+from verification.goldens.provenance import Recording
+from verification.goldens.store import GoldenStore, write_atomically
+from verification.goldens.text import Golden
+
+KINDS = {
+    "same": "same bytes",
+    "rewritten": "same outcome, other text",
+    "changed": "another outcome",
+    "inputs": "recorded from other inputs",
+    "new": "no golden so far",
+    "gone": "a golden that no case answers to any more",
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One golden, as it is and as staged. ``ulps`` is the largest distance of a changed one, None without any."""
+
+    case: str
+    platform: str
+    kind: str
+    ulps: float | None = None
+    detail: str = ""
+
+    @property
+    def stage(self) -> str:
+        return self.case.split("/")[0]
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    """The changes of one stage: how many of each kind, and the largest distance in ulps."""
+
+    stage: str
+    counts: dict[str, int]
+    ulps: float | None
+
+
+def changes(old: GoldenStore, staged: GoldenStore, key: str) -> list[Change]:
+    """What differs between the goldens and a recording made on platform ``key``, sorted by case.
+
+    Goldens of other platforms cannot be recorded here. They count as gone only where the recording shows that they
+    answer no case any more: its id is gone, its inputs are others, or its outcome now holds on every platform.
+    """
+    found = []
+    current: dict[str, Golden] = {}
+    for case, platform in staged.entries():
+        golden = _present(staged, case, platform)
+        current[case] = golden
+        found.append(_change(old, golden, old.text(case, platform) == staged.text(case, platform)))
+    for case, platform in old.entries():
+        now = current.get(case)
+        if now is None or not _still_answers(old, now, platform, key):
+            found.append(Change(case, platform, "gone"))
+    return sorted(found, key=lambda change: (change.case, change.platform))
+
+
+def _still_answers(old: GoldenStore, now: Golden, platform: str, key: str) -> bool:
+    if platform == now.platform:
+        return True  # it is compared with the staged one
+    if ANY in (platform, now.platform) or platform == key:
+        return False
+    return _present(old, now.case, platform).inputs == now.inputs
+
+
+def _change(old: GoldenStore, golden: Golden, same: bool) -> Change:
+    if same:
+        return Change(golden.case, golden.platform, "same")
+    before = old.read(golden.case, golden.platform)
+    if before is None:
+        return Change(golden.case, golden.platform, "new")
+    if before.inputs != golden.inputs:
+        return Change(golden.case, golden.platform, "inputs")
+    differing = [finding for finding in judge_goldens(golden, before) if not finding.agrees]
+    if not differing:
+        return Change(golden.case, golden.platform, "rewritten")
+    detail = f"{differing[0].what}: {differing[0].detail}"
+    return Change(golden.case, golden.platform, "changed", largest(f.ulps for f in differing), detail)
+
+
+def _present(store: GoldenStore, case: str, platform: str) -> Golden:
+    golden = store.read(case, platform)
+    assert golden is not None, (case, platform)
+    return golden
+
+
+def largest(ulps: Iterable[float | None]) -> float | None:
+    """The largest distance; None where nothing was measured."""
+    measured = [math.inf if math.isnan(value) else value for value in ulps if value is not None]
+    return max(measured, default=None)
+
+
+def by_stage(found: Sequence[Change]) -> list[StageSummary]:
+    """The changes summed by stage, stages sorted."""
+    summaries = []
+    for stage in sorted({change.stage for change in found}):
+        of_stage = [change for change in found if change.stage == stage]
+        counts = {kind: sum(change.kind == kind for change in of_stage) for kind in KINDS}
+        summaries.append(StageSummary(stage, counts, largest(change.ulps for change in of_stage)))
+    return summaries
+
+
+def accept(permit: WritePermit, staged: GoldenStore, recording: Recording, pattern: str = "*") -> list[Change]:
+    """Makes the staged goldens of the cases that match ``pattern`` the goldens; the changes that this made.
+
+    All of them or, should anything go wrong, none. Every matching case is counted as coming from ``recording`` from
+    now on, those whose bytes are the same included.
+    """
+    with replacement(permit) as folder:
+        new = GoldenStore(folder)
+        taken = [c for c in changes(new, staged, recording.platform) if fnmatchcase(c.case, pattern)]
+        for change in taken:
+            if change.kind == "gone":
+                _forget(new, change, permit)
+                new.remove(change.case, change.platform, permit)
+            else:
+                new.copy(staged, change.case, change.platform, permit)
+        by_folder: dict[Path, list[str]] = {}
+        for change in taken:
+            if change.kind != "gone":
+                path = new.path(change.case, change.platform)
+                by_folder.setdefault(path.parent, []).append(path.stem)
+        for leaf, names in by_folder.items():
+            _write_provenance(leaf, provenance.moved(provenance.read(leaf), recording, names), permit)
+    return taken
+
+
+def _forget(store: GoldenStore, change: Change, permit: WritePermit) -> None:
+    path = store.path(change.case, change.platform)
+    _write_provenance(path.parent, provenance.without(provenance.read(path.parent), [path.stem]), permit)
+
+
+def _write_provenance(leaf: Path, content: provenance.Provenance, permit: WritePermit) -> None:
+    write_atomically(leaf / provenance.FILE, provenance.render(content), permit)

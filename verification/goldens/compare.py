@@ -1,0 +1,65 @@
+"""Judges an outcome against the golden of its case."""
+
+from __future__ import annotations
+
+from verification.cases.case import Case
+from verification.goldens.checkout import Checkout
+from verification.goldens.digest import input_digest
+from verification.goldens.guard import COMMAND
+from verification.goldens.platform import platform_of
+from verification.goldens.store import GoldenStore
+from verification.goldens.text import Golden
+from verification.judges.bits import judge_bits
+from verification.judges.comparison import Comparison
+from verification.subjects.outcome import Outcome
+
+AGAINST = "golden"
+
+
+def compare_with_golden(case: Case, outcome: Outcome, store: GoldenStore | None = None) -> list[Comparison] | None:
+    """The bits judge's findings against the recorded outcome; None where there is no golden here.
+
+    ``store`` is the checkout's ``golden/`` unless given. A case whose inputs are not those of the recording gives one
+    difference that says so, and nothing is compared: the recorded result answers another question. A golden that
+    cannot be read is a GoldenFormatError.
+    """
+    store = default_store() if store is None else store
+    recorded = store.read(case.id, platform_of(case))
+    return None if recorded is None else judge_goldens(golden_of(case, outcome), recorded)
+
+
+def golden_of(case: Case, outcome: Outcome) -> Golden:
+    """The golden that this outcome of the case would be."""
+    return Golden(case.id, platform_of(case), input_digest(case), outcome)
+
+
+def judge_goldens(golden: Golden, recorded: Golden) -> list[Comparison]:
+    """The findings on ``golden`` where ``recorded`` is what was recorded for its case."""
+    stage, algorithm, _ = golden.case.split("/")
+    if golden.inputs != recorded.inputs:
+        return [_case_changed(golden, recorded, stage, algorithm)]
+    case = Case(id=golden.case, stage=stage, algorithm=algorithm, inputs={})  # the judge needs its name, not its data
+    return judge_bits(case, golden.outcome, recorded.outcome, AGAINST)
+
+
+def default_store() -> GoldenStore:
+    """The goldens of the checkout that the harness runs from, the set-aside ones if a replacement was cut short."""
+    from verification.goldens.exchange import standing
+
+    return GoldenStore(standing(Checkout.here()))
+
+
+def _case_changed(golden: Golden, recorded: Golden, stage: str, algorithm: str) -> Comparison:
+    return Comparison(
+        case=golden.case,
+        stage=stage,
+        algorithm=algorithm,
+        judge="bits",
+        against=AGAINST,
+        what="inputs",
+        agrees=False,
+        detail=(
+            f"the case changed since the golden was recorded: its inputs are {golden.inputs[:19]}..., the golden's"
+            f" {recorded.inputs[:19]}...; if that is meant, record it anew: {COMMAND}"
+        ),
+    )

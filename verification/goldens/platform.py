@@ -1,0 +1,101 @@
+"""Where a golden holds: everywhere, or on platforms whose arithmetic has the same bits as the one that recorded it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from verification.cases.case import Case
+from verification.goldens.values import words
+
+ANY = "any"
+_STAGES_WITHOUT_ROUNDING = frozenset({"reward.signal", "arguments.validate", "roles.resolve"})
+_CORRECTLY_ROUNDED_FOR_GDPO = frozenset({"reward.normalize", "advantage.estimate"})
+
+
+def platform_of(case: Case) -> str:
+    """The platform under which the outcome of ``case`` is recorded: `ANY`, or this process's `platform_key`.
+
+    `ANY` where the definition leaves every platform one answer: malformed input (the outcome is an error), stages
+    that compare or look up and never round, GDPO's reward and advantage stages and ``exact_statistics`` in the reward
+    stage (correctly rounded). Everything else is float arithmetic whose last bit is the platform's.
+    """
+    return ANY if holds_everywhere(case) else platform_key()
+
+
+def holds_everywhere(case: Case) -> bool:
+    """Whether the outcome of ``case`` has the same bits on every platform; see `platform_of`."""
+    if case.error is not None or case.stage in _STAGES_WITHOUT_ROUNDING:
+        return True
+    if case.stage == "reward.normalize" and case.options.get("exact_statistics", False):
+        return True
+    return case.algorithm == "gdpo" and case.stage in _CORRECTLY_ROUNDED_FOR_GDPO
+
+
+@functools.cache
+def platform_key() -> str:
+    """``BACKEND-torchVERSION-CAPABILITY-DIGEST`` of this process, e.g. ``cpu-torch2.13.0-avx2-1a2b3c4d``.
+
+    The digest covers the bits of `probe_results`: two machines with the same key agreed on every probe.
+    """
+    version = torch.__version__.split("+")[0]
+    capability = re.sub(r"[^a-z0-9]+", "", torch.backends.cpu.get_cpu_capability().lower())
+    hasher = hashlib.sha256()
+    for name, result in probe_results().items():
+        hasher.update(f"{name} {result.dtype} {list(result.shape)} {words(result)}\n".encode())
+    return f"cpu-torch{version}-{capability}-{hasher.hexdigest()[:8]}"
+
+
+def probe_results() -> dict[str, torch.Tensor]:
+    """The probe operations by name, run on one thread on inputs made from integers."""
+    with one_thread(), torch.no_grad():
+        return {name: probe() for name, probe in _probes().items()}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Runs the body with one torch thread and gives the caller's number back, whatever happens inside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _integers(count: int, scale: float) -> torch.Tensor:
+    """``count`` float32 values in [-scale, scale): a linear congruential sequence, exact on every machine."""
+    state, values = 12345, []
+    for _ in range(count):
+        state = (1103515245 * state + 12345) % 2**31
+        values.append((state >> 7) - 2**23)
+    return torch.tensor(values, dtype=torch.float32) * (scale / 2**23)
+
+
+def _probes() -> dict[str, Callable[[], torch.Tensor]]:
+    small, medium, long = _integers(7, 1.0), _integers(129, 4.0), _integers(4099, 4.0)
+    square = _integers(128 * 128, 1.0).reshape(128, 128)
+    return {
+        "sum 7": lambda: small.sum(),
+        "sum 129": lambda: medium.sum(),
+        "sum 4099": lambda: long.sum(),
+        "sum rows": lambda: square.sum(dim=1),
+        "sum columns": lambda: square.sum(dim=0),
+        "mean": lambda: torch.stack([small.mean(), medium.mean(), long.mean()]),
+        "std": lambda: torch.stack([small.std(), medium.std(), long.std()]),
+        "std rows": lambda: square.std(dim=1),
+        "exp": lambda: medium.exp(),
+        "log": lambda: medium.abs().log(),
+        "sigmoid": lambda: medium.sigmoid(),
+        "log_softmax": lambda: square.log_softmax(dim=-1),
+        "rsqrt": lambda: medium.abs().rsqrt(),
+        "power": lambda: 0.95 ** torch.arange(129, dtype=torch.float32),
+        "matrix product": lambda: square @ square,
+        "matrix product thin": lambda: square[:3] @ square,
+        "multiply and add": lambda: medium * medium.flip(0) + medium,
+    }

@@ -1,0 +1,124 @@
+"""What a check found, as data: every comparison, and the tallies that the terminal and the JSON report show."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from verification.judges.comparison import Comparison
+
+EQUIVALENT = "VERDICT equivalent"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The harness itself failed on a case: a judge, the oracle or a golden file, not the code under examination."""
+
+    case: str
+    where: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The largest distance to the exact value that one formula showed, against its stated bound."""
+
+    formula: str
+    ulps: float
+    bound: float
+    comparisons: int = 1
+    case: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table by stage and algorithm."""
+
+    stage: str
+    algorithm: str
+    cases: int
+    comparisons: int
+    differences: int
+    ulps: float | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that one check found.
+
+    ``goldens`` counts cases: "compared" and "no golden here". ``absent`` counts cases by subject that has no such
+    stage or algorithm. ``counters`` are those of the exact engine: how many results, how many by fallback.
+    """
+
+    subject: str
+    comparisons: tuple[Comparison, ...]
+    problems: tuple[Problem, ...]
+    cases: int
+    formulas: tuple[Measured, ...] = ()
+    goldens: Mapping[str, int] = field(default_factory=dict)
+    absent: Mapping[str, int] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    elapsed: float = 0.0
+
+    @property
+    def differences(self) -> tuple[Comparison, ...]:
+        return tuple(comparison for comparison in self.comparisons if not comparison.agrees)
+
+    @property
+    def exit_code(self) -> int:
+        """0 equivalent, 1 different, 2 where the harness failed: then it cannot say."""
+        if self.problems:
+            return 2
+        return 1 if self.differences else 0
+
+    @property
+    def verdict(self) -> str | None:
+        """The line to grep; None where the harness failed and nothing differed, since then it cannot say."""
+        if self.differences:
+            return f"VERDICT different ({len(self.differences)})"
+        return None if self.problems else EQUIVALENT
+
+    def rows(self) -> list[Row]:
+        """By stage and algorithm, sorted. Dispatch parity stands apart: its cases are combinations of switches."""
+        groups: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+        for comparison in self.comparisons:
+            stage = "dispatch parity" if comparison.judge == "parity" else comparison.stage
+            groups[stage, comparison.algorithm or "-"].append(comparison)
+        return [
+            Row(
+                stage,
+                algorithm,
+                len({comparison.case for comparison in found}),
+                len(found),
+                sum(not comparison.agrees for comparison in found),
+                _largest(comparison.ulps for comparison in found if comparison.judge != "rounding"),
+            )
+            for (stage, algorithm), found in sorted(groups.items())
+        ]
+
+    def by_judge(self) -> list[tuple[str, str, int, int]]:
+        """(judge, against, comparisons, differences); the transformations of the invariance judge count as one."""
+        counts: dict[tuple[str, str], list[int]] = {}
+        for comparison in self.comparisons:
+            against = "itself" if comparison.judge == "invariance" else comparison.against
+            tally = counts.setdefault((comparison.judge, against), [0, 0])
+            tally[0] += 1
+            tally[1] += not comparison.agrees
+        return [(judge, against, tally[0], tally[1]) for (judge, against), tally in sorted(counts.items())]
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def merge_measured(found: Iterable[Measured]) -> tuple[Measured, ...]:
+    """The largest distance of each formula, sorted by name; of equal ones the last id, so that order does not count."""
+    largest: dict[str, Measured] = {}
+    for one in found:
+        seen = largest.get(one.formula)
+        count = one.comparisons + (seen.comparisons if seen else 0)
+        top = one if seen is None or (one.ulps, one.case) > (seen.ulps, seen.case) else seen
+        largest[one.formula] = Measured(one.formula, top.ulps, top.bound, count, top.case)
+    return tuple(largest[name] for name in sorted(largest))

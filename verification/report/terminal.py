@@ -1,0 +1,133 @@
+"""The report for people: tables in colour on a terminal, plain text in a pipe, the verdict always last."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import IO, TYPE_CHECKING
+
+from verification.judges.comparison import Comparison
+from verification.report.sheets import Sheet, sheets
+from verification.report.summary import Problem, Report
+
+if TYPE_CHECKING:
+    from verification.conform import Conformance
+
+SHOWN = 20
+
+
+def print_report(report: Report, out: IO[str], *, quiet: bool = False) -> None:
+    """Differences, problems, tables, then the verdict. ``quiet`` leaves the verdict and the problems."""
+    console = None if os.environ.get("NO_COLOR") else _console(out)
+    if not quiet:
+        for sheet in sheets(report):
+            if console is None:
+                out.write(plain(sheet) + "\n")
+            else:
+                console.print(_rich_table(sheet))
+        for line in difference_lines(report.differences):
+            out.write(f"{line}\n")
+    for line in problem_lines(report.problems):
+        out.write(f"{line}\n")
+    verdict = report.verdict or "NO VERDICT: the harness itself failed, see above"
+    if console is None:
+        out.write(f"{verdict}\n")
+    else:
+        console.print(verdict, style="bold green" if report.exit_code == 0 else "bold red", highlight=False)
+    out.flush()
+
+
+def difference_lines(differences: tuple[Comparison, ...]) -> list[str]:
+    """The first few differences, each with what to type to see it whole."""
+    lines = []
+    for one in differences[:SHOWN]:
+        distance = "" if one.ulps is None else f" ({one.ulps:g} ulps)"
+        lines.append(f"DIFFERENT {one.case}: {one.judge} against {one.against}: {one.what}{distance}")
+        lines.append(f"    {one.detail}")
+    if differences:
+        lines.append(f"    see one whole: relax-verify explain '{differences[0].case}'")
+    if len(differences) > SHOWN:
+        lines.append(f"... and {len(differences) - SHOWN} more: --json FILE lists them all")
+    return lines
+
+
+def problem_lines(problems: tuple[Problem, ...]) -> list[str]:
+    """The first few problems of the harness."""
+    lines = [f"PROBLEM {one.case}: {one.where}: {one.message}" for one in problems[:SHOWN]]
+    if len(problems) > SHOWN:
+        lines.append(f"... and {len(problems) - SHOWN} more problems: --json FILE lists them all")
+    return lines
+
+
+def plain(sheet: Sheet) -> str:
+    """A table in plain text: columns aligned, two spaces between them, the title above."""
+    grid = [row for row in (sheet.columns, *sheet.rows) if any(row)]
+    widths = [max(len(row[column]) for row in grid) for column in range(len(sheet.columns))]
+    lines = [sheet.title, "-" * len(sheet.title)]
+    for row in grid:
+        cells = [
+            cell.ljust(width) if column in sheet.words else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, *, quiet: bool, out: IO[str] | None = None) -> Iterator[Callable[[int, int], None]]:
+    """A progress display on standard error while a check works: a bar on a terminal, nothing elsewhere."""
+    out = sys.stderr if out is None else out
+    console = None if quiet else _console(out)
+    if console is None:
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _console(out: IO[str]):
+    """A rich console where ``out`` is a terminal and rich is installed; None means plain text."""
+    if not out.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=out, no_color=bool(os.environ.get("NO_COLOR")), highlight=False)
+
+
+def _rich_table(sheet: Sheet):
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=sheet.title, title_justify="left", show_header=any(sheet.columns))
+    for column, name in enumerate(sheet.columns):
+        table.add_column(name, justify="left" if column in sheet.words else "right")
+    bad = sheet.columns.index("differences") if "differences" in sheet.columns else None
+    for row in sheet.rows:
+        style = "red" if bad is not None and row[bad] != "0" else ""
+        table.add_row(*(Text(cell) for cell in row), style=style)
+    return table
+
+
+def print_conformance(found: Conformance, out: IO[str], *, quiet: bool = False) -> None:
+    """The table by stage and algorithm, what is wrong or of another dialect, and one line that says it all."""
+    console = None if os.environ.get("NO_COLOR") else _console(out)
+    if not quiet:
+        if console is None:
+            out.write(plain(found.sheet()) + "\n")
+        else:
+            console.print(_rich_table(found.sheet()))
+        notable = [one for one in found.findings if one.finding in ("wrong", "dialect")]
+        for one in sorted(notable, key=lambda one: one.finding != "wrong")[:SHOWN]:
+            out.write(f"{one.finding.upper()} {one.case}\n    {one.detail}\n")
+    counts = Counter(one.finding for one in found.findings)
+    out.write("CONFORMANCE " + ", ".join(f"{name} {counts[name]}" for name in sorted(counts)) + "\n")
+    out.flush()
