@@ -1,0 +1,25 @@
+"""Settings of the whole suite: one thread for tensors, and the two hypothesis profiles.
+
+``HYPOTHESIS_PROFILE`` chooses the profile: ``dev`` tries few examples, ``ci`` many and always the same ones. Without
+it the profile is ``ci`` where ``CI`` is set, else ``dev``.
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("dev", max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ci",
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+torch.set_num_threads(1)
