@@ -17,6 +17,7 @@ from verification.cases.case import Case
 from verification.examine import LIVE, Examined, examine, subject_named
 from verification.judges.comparison import Comparison
 from verification.report.summary import Problem, Report, merge_measured
+from verification.weaknesses import known_weaknesses
 
 CHUNK = 16
 WORTH_A_POOL = 200
@@ -66,6 +67,7 @@ def run_check(
         goldens=found.goldens,
         absent=found.absent,
         counters=_named(counts),
+        weaknesses=known_weaknesses(cases, subject_named(subject).run),
         environment=environment(),
         elapsed=time.monotonic() - started,
     )

@@ -128,4 +128,7 @@ def _rounding(found: Examined, case: Case, outcome: Outcome) -> None:
     for comparison in judged:
         one = exact.get(comparison.what)
         if one is not None and comparison.ulps is not None:
-            found.measured.append(Measured(one.formula, comparison.ulps, one.bound_ulps, 1, case.id))
+            elements, unjudged = len(one.values), one.unjudged
+            found.measured.append(
+                Measured(one.formula, comparison.ulps, one.bound_ulps, 1, case.id, elements, unjudged)
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from relax.algorithms.spec import get_algorithm
 from relax.types import Sample
 
 
-def read_rewards(args: Namespace, samples: Sequence[Sample]) -> list[float]:
+def read_rewards(args: Namespace, samples: Sequence[Sample]) -> list[Any]:
     """One raw reward a sample: ``reward``, or ``reward[reward_key]`` where ``--reward-key`` is set.
 
     Several reward components without a key are summed with their weights, in the order of the keys.

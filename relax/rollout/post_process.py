@@ -12,7 +12,7 @@ from relax.algorithms.spec import get_algorithm
 from relax.types import Sample
 
 
-def post_process_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
+def post_process_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[Any], list[Any]]:
     """Raw rewards and the rewards that training sees, one float a sample each.
 
     In this order: the function of ``--custom-reward-post-process-path`` answers alone; with

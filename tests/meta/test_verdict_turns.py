@@ -18,7 +18,7 @@ NOTICED_BY = {
     "group-epsilon-halved": {"bits/frozen", "rounding"},
     "group-std-n": {"bits/frozen", "rounding"},
     "weights-dropped": {"rounding", "invariance"},
-    "nan-as-zero": {"contract"},
+    "no-token-swallowed": {"bits/frozen", "contract"},
 }
 
 

@@ -108,7 +108,7 @@ def test_every_split_over_ranks_gives_the_bits_of_one_process(plan):
 def test_one_rank_in_trouble_is_the_same_error_on_every_rank(values, sizes, words):
     """All ranks meet in the first exchange and raise one message, which names the rank and its complaint."""
     results, exchanges = on_every_rank([f32(3, 4), values, f32()], [[1, 1], sizes, [0, 0]])
-    assert [1, 1, 1] == exchanges
+    assert exchanges == [1, 1, 1]
     assert {ValueError} == {type(result) for result in results}
     assert len({str(result) for result in results}) == 1
     assert f"rank 1: {words}" in str(results[0])
@@ -125,7 +125,7 @@ def test_two_ranks_in_trouble_are_both_named():
 def test_unequal_numbers_of_optimizer_batches_are_refused():
     """Every rank learns each rank's count."""
     results, exchanges = on_every_rank([f32(1, 2), f32(1, 2)], [[2], [1, 1]])
-    assert [1, 1] == exchanges
+    assert exchanges == [1, 1]
     assert all(
         "rank 0: number of optimizer batches 1; rank 1: number of optimizer batches 2" in str(r) for r in results
     )
@@ -145,7 +145,7 @@ def test_whiten_scalar_is_one_batch():
     values = f32(1, 2, 4)
     whitened = whiten_scalar(values)
     assert whiten(values.numpy()).tolist() == whitened.tolist()
-    assert [1.0, 2.0, 4.0] == values.tolist()
+    assert values.tolist() == [1.0, 2.0, 4.0]
     assert torch.float32 == whitened.dtype
 
 

@@ -24,10 +24,10 @@ def _bench(options: argparse.Namespace) -> int:
 
     torch.set_num_threads(1)
     table = Table(title="One thread; medians over rounds in which both sides run in turn")
-    for column, justify in (("what", "left"), ("against", "left"), ("figure", "right"), ("promised", "right")):
-        table.add_column(column, justify=justify)
-    table.add_column("ms", justify="right")
-    table.add_column("ms, reference", justify="right")
+    for words in ("what", "against"):
+        table.add_column(words)
+    for numbers in ("figure", "promised", "ms", "ms, reference"):
+        table.add_column(numbers, justify="right")
     table.add_column("")
     measured = []
     for row in rows():

@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from relax.algorithms.advantages import compute_advantages_and_returns
 from relax.algorithms.exact.gdpo import EPSILON, combine_groups, whiten
 from relax.algorithms.formulas.group import group_mean_std
 from relax.rollout.post_process import post_process_rewards
+from relax.types import Sample
 from verification.bench.paired import Row, compare
 from verification.cases.arguments import namespace
 from verification.frozen import dispatch as frozen
@@ -36,7 +37,7 @@ def group_normalization() -> Iterator[Row]:
     """GRPO's scores of 65,536 samples against the frozen operations, one group at a time."""
     stream = random.Random(1)
     samples = [
-        SimpleNamespace(group_index=i // GROUP_SIZE, reward=stream.choice((0.0, 0.2, 0.5, 1.0)))
+        Sample(index=i, group_index=i // GROUP_SIZE, reward=stream.choice((0.0, 0.2, 0.5, 1.0)))
         for i in range(GROUPS * GROUP_SIZE)
     ]
     rewards = torch.tensor([sample.reward for sample in samples]).reshape(GROUPS, GROUP_SIZE)
@@ -139,7 +140,7 @@ def returns() -> Iterator[Row]:
     """REINFORCE++ returns of 64 responses of 4,096 tokens against the frozen loop over tokens."""
     stream = np.random.default_rng(3)
     kl = [torch.from_numpy((stream.integers(-512, 512, TOKENS) / 1024).astype(np.float32)) for _ in range(RESPONSES)]
-    inputs = {
+    inputs: dict[str, Any] = {
         "rewards": [float(i % 3) for i in range(RESPONSES)],
         "kl": kl,
         "loss_masks": [torch.ones(TOKENS) for _ in range(RESPONSES)],

@@ -31,6 +31,8 @@ class GoldenSnapshotExtension(SingleFileSnapshotExtension):
         return render(golden_of(*data))
 
     def matches(self, *, serialized_data: str, snapshot_data: str) -> bool:
+        if serialized_data == snapshot_data:  # there is one way to write an outcome, so equal texts are equal outcomes
+            return True
         findings = judge_goldens(parse(serialized_data, "this run"), parse(snapshot_data, "the golden"))
         return all(finding.agrees for finding in findings)
 

@@ -39,10 +39,10 @@ IN_ADVANTAGES: tuple[Mutant, ...] = (
         reason="the importance ratio is read and not used",
     ),
     _KL(
-        name="kl-clamp-one-sided",
-        old="torch.clamp(estimate, min=-10, max=10)",
-        new="torch.clamp(estimate, max=10)",
-        reason="low_var_kl is not cut from below",
+        name="kl-clamp-before-ratio",
+        old="        estimate = importance_ratio * estimate\n",
+        new='        estimate = importance_ratio * (estimate.clamp(max=10) if kind == "low_var_kl" else estimate)\n',
+        reason="low_var_kl is cut before the ratio multiplies it",
     ),
     _BROADCAST(
         name="returns-aliased",

@@ -37,6 +37,7 @@ def report_as_dict(report: Report) -> dict[str, Any]:
         "goldens": dict(report.goldens),
         "absent": dict(report.absent),
         "exact_engine": dict(report.counters),
+        "known_weaknesses": [asdict(weakness) for weakness in report.weaknesses],
         "environment": dict(report.environment),
         "elapsed_s": round(report.elapsed, 3),
         "differences": [asdict(difference) for difference in report.differences],

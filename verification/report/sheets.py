@@ -20,7 +20,7 @@ class Sheet:
 
 def sheets(report: Report) -> list[Sheet]:
     """The tables that have something to show, in reading order."""
-    made = [_stages(report), _judges(report), _formulas(report), _facts(report)]
+    made = [_stages(report), _judges(report), _formulas(report), _weaknesses(report), _facts(report)]
     return [sheet for sheet in made if sheet.rows]
 
 
@@ -44,10 +44,25 @@ def _judges(report: Report) -> Sheet:
 
 def _formulas(report: Report) -> Sheet:
     rows = tuple(
-        (one.formula, str(one.comparisons), ulps(one.ulps), ulps(one.bound), one.case) for one in report.formulas
+        (
+            one.formula,
+            str(one.comparisons),
+            str(one.elements),
+            str(one.unjudged),
+            ulps(one.ulps),
+            ulps(one.bound),
+            one.case,
+        )
+        for one in report.formulas
     )
-    columns = ("formula", "comparisons", "largest ulps", "bound", "seen at")
-    return Sheet("distance to the exact value", columns, rows, words=(0, 4))
+    columns = ("formula", "comparisons", "elements", "not judged", "largest ulps", "bound", "seen at")
+    return Sheet("distance to the exact value", columns, rows, words=(0, 6))
+
+
+def _weaknesses(report: Report) -> Sheet:
+    rows = tuple((one.what, one.given, one.exact, one.case) for one in report.weaknesses)
+    columns = ("what the baseline loses, kept for its bits", "given", "exact", "seen at")
+    return Sheet("known weaknesses", columns, rows, words=(0, 2, 3))
 
 
 def _facts(report: Report) -> Sheet:

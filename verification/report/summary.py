@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from verification.judges.comparison import Comparison
+from verification.weaknesses import Shown
 
 EQUIVALENT = "VERDICT equivalent"
 
@@ -22,13 +23,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class Measured:
-    """The largest distance to the exact value that one formula showed, against its stated bound."""
+    """The largest distance to the exact value that one formula showed, against its stated bound.
+
+    ``unjudged`` of the ``elements`` have no value to be held to: a non-finite input, an intermediate beyond float32, a
+    variance whose digits are lost.
+    """
 
     formula: str
     ulps: float
     bound: float
     comparisons: int = 1
     case: str = ""
+    elements: int = 0
+    unjudged: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Report:
     goldens: Mapping[str, int] = field(default_factory=dict)
     absent: Mapping[str, int] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
+    weaknesses: tuple[Shown, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     elapsed: float = 0.0
 
@@ -118,7 +126,14 @@ def merge_measured(found: Iterable[Measured]) -> tuple[Measured, ...]:
     largest: dict[str, Measured] = {}
     for one in found:
         seen = largest.get(one.formula)
-        count = one.comparisons + (seen.comparisons if seen else 0)
-        top = one if seen is None or (one.ulps, one.case) > (seen.ulps, seen.case) else seen
-        largest[one.formula] = Measured(one.formula, top.ulps, top.bound, count, top.case)
+        if seen is None:
+            largest[one.formula] = one
+            continue
+        top = max(seen, one, key=lambda measured: (measured.ulps, measured.case))
+        largest[one.formula] = replace(
+            top,
+            comparisons=seen.comparisons + one.comparisons,
+            elements=seen.elements + one.elements,
+            unjudged=seen.unjudged + one.unjudged,
+        )
     return tuple(largest[name] for name in sorted(largest))
