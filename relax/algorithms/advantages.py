@@ -68,7 +68,10 @@ def _gae(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
 def _whitened_broadcast(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
     # The whitening comes before any check of this rank's lists: its ranks must meet before one of them may complain.
     scores = whiten_segments(
-        _float32(batch.rewards), batch.mini_batch_sizes, collective=collective_for(batch.process_group)
+        _float32(batch.rewards),
+        batch.mini_batch_sizes,
+        collective=collective_for(batch.process_group),
+        responses=len(batch.kl),
     )
     return broadcast(scores, batch.kl)
 

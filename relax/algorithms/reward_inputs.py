@@ -90,11 +90,13 @@ def group_positions(samples: Sequence[Sample], group_size: int) -> np.ndarray:
     """
     groups: dict[Hashable, list[int]] = {}
     for position, sample in enumerate(samples):
-        groups.setdefault(sample.group_index, []).append(position)
-    if None in groups:
-        raise ValueError(
-            f"sample {groups[None][0]} has no group_index: the reward stage needs the prompt group of each sample"
-        )
+        index = sample.group_index
+        if index is None or not isinstance(index, Hashable) or index != index:
+            raise ValueError(
+                f"sample {position} has no group_index (it is {_shown(index)}): "
+                "the reward stage needs the prompt group of each sample"
+            )
+        groups.setdefault(index, []).append(position)
     for index, members in groups.items():
         if len(members) != group_size:
             raise ValueError(
@@ -104,24 +106,24 @@ def group_positions(samples: Sequence[Sample], group_size: int) -> np.ndarray:
     return np.array(list(groups.values()), dtype=np.int64).reshape(len(groups), group_size)
 
 
-def real_numbers(samples: Sequence[Sample], rewards: Sequence[Any]) -> Sequence[float]:
+def real_numbers(samples: Sequence[Sample], rewards: Sequence[Any], name: str = "reward") -> list[float]:
     """``rewards`` as floats, NaN and infinities too; a TypeError or ValueError that names what is no real number."""
     if set(map(type, rewards)) <= {float}:
-        return rewards
-    numbers_read = []
+        return list(rewards)
+    floats = []
     for position, reward in enumerate(rewards):
         if not isinstance(reward, numbers.Real):
             raise TypeError(
-                f"the reward of {place(samples, position)} is {_shown(reward)}: expected a real number "
-                "(--reward-key picks one of several)"
+                f"the {name} of {place(samples, position)} is {_shown(reward)}: expected a real number"
+                + (" (--reward-key picks one of several)" if isinstance(reward, Mapping) else "")
             )
         try:
-            numbers_read.append(float(reward))
+            floats.append(float(reward))
         except OverflowError:
             raise ValueError(
-                f"the reward of {place(samples, position)} is {_shown(reward)}: a reward must be within float64's range"
+                f"the {name} of {place(samples, position)} is {_shown(reward)}: it must be within float64's range"
             ) from None
-    return numbers_read
+    return floats
 
 
 def finite_number(value: Any, key: str | None, samples: Sequence[Sample], position: int) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,16 +25,20 @@ from relax.algorithms.spec import get_algorithm
 from relax.types import Sample
 
 
-def read_rewards(args: Namespace, samples: Sequence[Sample]) -> list[Any]:
+def read_rewards(args: Namespace, samples: Sequence[Sample]) -> list[float]:
     """One raw reward a sample: ``reward``, or ``reward[reward_key]`` where ``--reward-key`` is set.
 
-    Several reward components without a key are summed with their weights, in the order of the keys.
+    Several reward components without a key are summed with their weights, in the order of the keys. Raises TypeError
+    or ValueError naming the sample for what is no real number. A single reward may be NaN or infinite, and is then
+    passed on as it is; where there are components none may be, and their weighted sum must not leave float64 either.
     """
-    if args.reward_key:
-        return picked_rewards(samples, args.reward_key)
-    if get_algorithm(args.advantage_estimator).uses_reward_components:
+    components = get_algorithm(args.advantage_estimator).uses_reward_components
+    if components and not args.reward_key:
         return _weighted_sums(args, samples)
-    return [sample.reward for sample in samples]
+    raw = picked_rewards(samples, args.reward_key) if args.reward_key else [sample.reward for sample in samples]
+    if components:
+        return [finite_number(value, args.reward_key, samples, position) for position, value in enumerate(raw)]
+    return real_numbers(samples, raw)
 
 
 def _weighted_sums(args: Namespace, samples: Sequence[Sample]) -> list[float]:
@@ -115,7 +118,7 @@ def group_carries_reward_signal(args: Namespace, samples: Sequence[Sample]) -> b
     if get_algorithm(args.advantage_estimator).uses_reward_components:
         scores = combine_components(args, samples, ())
         return bool(scores) and min(scores) != max(scores)
-    rewards = torch.tensor(real_numbers(samples, read_rewards(args, samples)), dtype=torch.float32)
+    rewards = torch.tensor(read_rewards(args, samples), dtype=torch.float32)
     return bool(rewards.numel()) and bool(torch.isfinite(rewards).all()) and bool(rewards.min() != rewards.max())
 
 
@@ -137,12 +140,11 @@ def _by_group(
     epsilon: float | None,
 ) -> list[float]:
     """Scores by group: ``formula`` on float32 ``[P, G]``, or the exact statistic where asked for or all there is."""
-    rewards = real_numbers(samples, raw_rewards)
     positions = group_positions(samples, args.n_samples_per_prompt)  # [P, G]
     if formula is not None and not args.exact_statistics:
-        scores = formula(torch.tensor(rewards, dtype=torch.float32)[torch.from_numpy(positions)]).numpy()
+        scores = formula(torch.tensor(raw_rewards, dtype=torch.float32)[torch.from_numpy(positions)]).numpy()
         return _scatter(scores, positions)
-    values = np.array([finite_number(value, None, samples, i) for i, value in enumerate(rewards)], dtype=np.float64)
+    values = np.array([finite_number(value, None, samples, i) for i, value in enumerate(raw_rewards)], dtype=np.float64)
     scores = standardize_groups(values[positions][..., None], [weight], epsilon)
     if np.isinf(scores).any():
         p, member = np.argwhere(np.isinf(scores))[0]

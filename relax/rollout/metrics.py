@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from relax.algorithms.exact.gdpo import combine_groups
 from relax.algorithms.exact.sensitivity import within_input_rounding
-from relax.algorithms.reward_inputs import component_weights, extract_reward_components
+from relax.algorithms.reward_inputs import component_weights, extract_reward_components, group_positions
 from relax.algorithms.rewards import observe_reward_signal
 from relax.algorithms.spec import get_algorithm
 from relax.types import Sample
@@ -21,21 +22,37 @@ def reward_metrics(args: Namespace, groups: Sequence[Sequence[Sample]]) -> dict[
     (the scores are), ``gdpo/groups_within_input_rounding`` (the scores differ by no more than the rounding of the
     inputs). ``unreadable_groups`` counts the groups about whose signal nothing can be told.
     """
+    if get_algorithm(args.advantage_estimator).uses_reward_components:
+        return _component_metrics(args, groups)
     signals = [observe_reward_signal(args, group) for group in groups]
-    unreadable = float(signals.count(None))
-    if not get_algorithm(args.advantage_estimator).uses_reward_components:
-        return {"zero_std": float(signals.count(False)), "unreadable_groups": unreadable}
-    readable = [group for group, signal in zip(groups, signals, strict=True) if signal is not None]
-    components = [extract_reward_components(args, group) for group in readable]  # P of [G, K]
-    flat = np.array([group.min(axis=0) == group.max(axis=0) for group in components])  # [P, K]
-    metrics = {
-        f"gdpo/zero_std/{key}": float(flat[:, k].sum()) if components else 0.0
-        for k, key in enumerate(args.gdpo_reward_keys)
-    }
-    weights = component_weights(args)
-    metrics["gdpo/zero_std/combined"] = float(signals.count(False))
+    return {"zero_std": float(signals.count(False)), "unreadable_groups": float(signals.count(None))}
+
+
+def _component_metrics(args: Namespace, groups: Sequence[Sequence[Sample]]) -> dict[str, float]:
+    readable = [components for group in groups if (components := _readable(args, group)) is not None]  # P of [G, K]
+    metrics = {f"gdpo/zero_std/{key}": 0.0 for key in args.gdpo_reward_keys or ()}
+    metrics |= {"gdpo/zero_std/combined": 0.0, "gdpo/groups_within_input_rounding": 0.0}
+    metrics["unreadable_groups"] = float(len(groups) - len(readable))
+    if not readable:
+        return metrics
+    components, weights = np.stack(readable), component_weights(args)  # [P, G, K]
+    scores = combine_groups(components, weights)  # [P, G]
+    flat = components.min(axis=1) == components.max(axis=1)  # [P, K]
+    for k, key in enumerate(args.gdpo_reward_keys):
+        metrics[f"gdpo/zero_std/{key}"] = float(flat[:, k].sum())
+    metrics["gdpo/zero_std/combined"] = float((scores.min(axis=1) == scores.max(axis=1)).sum())
     metrics["gdpo/groups_within_input_rounding"] = float(
-        sum(within_input_rounding(group, weights) for group in components)
+        sum(within_input_rounding(*group, weights) for group in zip(components, scores, strict=True))
     )
-    metrics["unreadable_groups"] = unreadable
     return metrics
+
+
+def _readable(args: Namespace, group: Sequence[Sample]) -> np.ndarray | None:
+    """The components ``[G, K]`` of one whole prompt group; None where the reward stage would refuse it."""
+    try:
+        component_weights(args)
+        if len(group_positions(group, args.n_samples_per_prompt)) != 1:
+            return None
+        return extract_reward_components(args, group)
+    except (ValueError, TypeError):
+        return None

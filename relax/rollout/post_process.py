@@ -7,23 +7,26 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from relax.algorithms.reward_inputs import real_numbers
 from relax.algorithms.rewards import REWARD_NORMALIZERS, read_rewards
 from relax.algorithms.spec import get_algorithm
 from relax.types import Sample
 
 
-def post_process_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[Any], list[Any]]:
+def post_process_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
     """Raw rewards and the rewards that training sees, one float a sample each.
 
     In this order: the function of ``--custom-reward-post-process-path`` answers alone; with
     ``--agentic-custom-advantage-path`` each sample's ``custom_advantage`` is its reward; an algorithm that normalizes
-    by group does so while ``rewards_normalization`` is on; else the raw rewards are given twice.
+    by group does so while ``rewards_normalization`` is on; else the raw rewards are given twice. Raises TypeError or
+    ValueError naming the sample for a reward that is no real number, and for what the algorithm's reward stage refuses.
     """
     if args.custom_reward_post_process_path is not None:
         return load_function(args.custom_reward_post_process_path)(args, samples)
     raw_rewards = read_rewards(args, samples)
     if args.agentic_custom_advantage_path is not None:
-        return raw_rewards, [sample.custom_advantage for sample in samples]
+        advantages = [sample.custom_advantage for sample in samples]
+        return raw_rewards, real_numbers(samples, advantages, "custom_advantage")
     normalize = REWARD_NORMALIZERS[get_algorithm(args.advantage_estimator).reward_normalizer]
     if normalize is not None and args.rewards_normalization:
         return raw_rewards, normalize(args, samples, raw_rewards)
@@ -31,11 +34,16 @@ def post_process_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[li
 
 
 def load_function(path: str) -> Callable[..., Any]:
-    """The function at ``package.module.function``. Raises ValueError that says which part is missing."""
-    module_name, _, name = path.rpartition(".")
+    """The function at ``package.module.function`` or ``package.module:function``.
+
+    Raises ValueError that says which part is missing.
+    """
+    module_name, _, name = path.replace(":", ".").rpartition(".")
+    if not module_name or module_name.startswith("."):
+        raise ValueError(f"{path!r} names no function: give it as package.module.function")
     try:
         function = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError) as error:
         raise ValueError(f"no function at {path!r}: {error}; give it as package.module.function") from error
     if not callable(function):
         raise ValueError(f"{path!r} is {type(function).__name__}, not a function")

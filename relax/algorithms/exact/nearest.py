@@ -82,19 +82,16 @@ def round_standardized(terms: Iterable[tuple[fmpq, fmpq]], epsilon: fmpq) -> flo
 
 
 def _round_by_balls(rational_part: fmpq, irrational: list[tuple[fmpq, fmpq]], epsilon: fmpq) -> float:
-    precision, kept = _FIRST_PRECISION, ctx.prec
-    try:
-        while True:
-            ctx.prec = precision
+    precision = _FIRST_PRECISION
+    while True:
+        with ctx.workprec(precision):
             ball = arb(rational_part)
             for coefficient, variance in irrational:
                 ball += arb(coefficient) / (arb(variance).sqrt() + arb(epsilon))
             low, high = round_rational(_dyadic(ball.lower())), round_rational(_dyadic(ball.upper()))
-            if low == high:
-                return low
-            precision *= 2
-    finally:
-        ctx.prec = kept
+        if low == high:
+            return low
+        precision *= 2
 
 
 def _dyadic(point: arb) -> fmpq:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
@@ -14,7 +15,7 @@ from relax.algorithms.collective import Collective, LocalCollective, collective_
 from relax.algorithms.exact.gdpo import whiten
 
 PROTOCOL_VERSION = 1
-_FINE, _NO_SIZES, _BAD_SIZE, _BAD_SUM, _BAD_DTYPE, _BAD_SHAPE, _NOT_FINITE = range(7)
+_FINE, _NO_SIZES, _BAD_SIZE, _BAD_SUM, _BAD_DTYPE, _BAD_SHAPE, _NOT_FINITE, _BAD_IDS, _BAD_COUNT = range(9)
 _COMPLAINTS = {
     _NO_SIZES: "mini_batch_sizes is None: give the number of samples that it holds of each optimizer batch",
     _BAD_SIZE: "mini_batch_sizes[{position}] is not an int of 0 or more",
@@ -22,6 +23,8 @@ _COMPLAINTS = {
     _BAD_DTYPE: "its values are not float32",
     _BAD_SHAPE: "its values are not one-dimensional",
     _NOT_FINITE: "value {position} is not finite",
+    _BAD_IDS: "batch_ids are not one str for each optimizer batch",
+    _BAD_COUNT: "it holds {samples} values for {position} responses",
 }
 
 
@@ -40,19 +43,20 @@ def whiten_segments(
     *,
     collective: Collective | None = None,
     batch_ids: Sequence[str] | None = None,
+    responses: int | None = None,
 ) -> torch.Tensor:
     """Step 3 for each optimizer batch: this rank's float32 ``[n]`` to ``[n]``, each the nearest float32.
 
     ``mini_batch_sizes``: how many of this rank's samples belong to each optimizer batch, in order; 0 where it owns
     nothing. Segment k must be the same optimizer batch on every rank: with ``batch_ids`` that is checked, without
     them the caller, who makes the plan of mini-batches, guarantees it. ``collective`` spans the data-parallel ranks
-    without context or tensor parallelism, since each sample votes once.
+    without context or tensor parallelism, since each sample votes once. ``responses``: how many there must be.
 
     Whatever is wrong on one rank, all ranks meet in the first collective, and all raise the same ValueError, which
     lists each rank with its complaint.
     """
     collective = collective or LocalCollective()
-    header, sizes = _header(values, mini_batch_sizes, batch_ids)
+    header, sizes = _header(values, mini_batch_sizes, batch_ids, responses)
     table = [row.tolist() for row in collective.gather(header)]
     complaints = _complaints(table)
     if complaints:
@@ -82,7 +86,7 @@ def _own_slices(shards: list[np.ndarray], n_segments: int, rank: int) -> np.ndar
 
 
 def _header(
-    values: torch.Tensor, sizes: Sequence[int] | None, batch_ids: Sequence[str] | None
+    values: torch.Tensor, sizes: Sequence[int] | None, batch_ids: Sequence[str] | None, responses: int | None
 ) -> tuple[torch.Tensor, list[int]]:
     """This rank's row of the table, int64 ``[6]``: version, status, position, segments, samples, hash of batch ids."""
     samples = values.numel() if isinstance(values, torch.Tensor) else 0
@@ -101,14 +105,17 @@ def _header(
         status, position = _BAD_SUM, min(sum(plan), 2**62)
     elif not bool(torch.isfinite(values).all()):
         status, position = _NOT_FINITE, int(torch.isfinite(values).logical_not().nonzero()[0])
-    row = [PROTOCOL_VERSION, status, position, len(plan), samples, _hash(batch_ids)]
+    elif batch_ids is not None and (len(batch_ids) != len(plan) or not all(isinstance(one, str) for one in batch_ids)):
+        status = _BAD_IDS
+    elif responses is not None and responses != samples:
+        status, position = _BAD_COUNT, responses
+    digest = _hash(batch_ids) if batch_ids is not None and status == _FINE else 0
+    row = [PROTOCOL_VERSION, status, position, len(plan), samples, digest]
     return torch.tensor(row, dtype=torch.int64), plan
 
 
-def _hash(batch_ids: Sequence[str] | None) -> int:
-    if batch_ids is None:
-        return 0
-    digest = hashlib.blake2b("\0".join(batch_ids).encode(), digest_size=8)
+def _hash(batch_ids: Sequence[str]) -> int:
+    digest = hashlib.blake2b(json.dumps(list(batch_ids)).encode(), digest_size=8)
     return int.from_bytes(digest.digest(), "big", signed=True)
 
 

@@ -1,4 +1,4 @@
-"""How many outputs the fast path settled, and how many went to exact arithmetic."""
+"""How many outputs went to exact arithmetic, over all calls: those of training, of filters and of metrics alike."""
 
 from __future__ import annotations
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import torch
 
 EPSILON = 1e-6
-_TIE_MARGIN = 2.0**-40  # far above the error of a float64 two-pass std, far below half an ulp of float32
+_WHOLE_SUM = 32_768  # torch splits a longer sum over its threads, in parts that depend on the shape
 
 
 def group_mean(rewards: torch.Tensor) -> torch.Tensor:
     """Rewards minus the mean of their group: float32 ``[P, G]`` to ``[P, G]``."""
+    if rewards.shape[1] > _WHOLE_SUM:
+        return torch.stack([row - row.mean() for row in rewards])
     return rewards - rewards.mean(dim=1, keepdim=True)
 
 
@@ -25,11 +27,13 @@ def group_mean_std(rewards: torch.Tensor) -> torch.Tensor:
 def _row_std(rows: torch.Tensor) -> torch.Tensor:
     """``row.std()`` of each row, to the bit: float32 ``[P, G]`` to ``[P]``.
 
-    torch reduces one row to its std in float64 and rounds once, in an order of its own. Any float64 order rounds to the
-    same float32 except next to a tie between two of them, and there (or where the std is no number) torch is asked.
+    torch reduces one row to its std in float64, in an order of its own, and rounds once. Two orders differ by less than
+    (G + 64) 2^-50 of the std (a two-pass variance is off by at most (G + 5) 2^-53 of itself), so that both round to the
+    same float32 except next to a tie between two of them; there, and where the std is no number, torch is asked.
     """
     std = rows.double().std(dim=1)  # [P] float64
-    near, far = (std * (1 - _TIE_MARGIN)).float(), (std * (1 + _TIE_MARGIN)).float()
+    margin = (rows.shape[1] + 64) * 2.0**-50
+    near, far = (std * (1 - margin)).float(), (std * (1 + margin)).float()
     for row in (near != far).nonzero().flatten().tolist():  # nan is unequal to itself
         far[row] = rows[row].std()
     return far

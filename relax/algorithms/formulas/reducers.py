@@ -49,7 +49,7 @@ def reduce_loss(
     if full_loss_masks is None:
         return sample_mean(values, masks, masks)
     require_same_count(values=values, full_loss_masks=full_loss_masks)
-    return sample_mean(values, masks, [full.to(tokens) for full, tokens in zip(full_loss_masks, values, strict=True)])
+    return sample_mean(values, masks, [full.to(mask) for full, mask in zip(full_loss_masks, masks, strict=True)])
 
 
 def _total(parts: list[torch.Tensor]) -> torch.Tensor:

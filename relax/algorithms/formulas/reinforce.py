@@ -25,9 +25,9 @@ def discounted_returns(
     tensors.
 
     ``t = -kl_coef * (kl * mask)`` plus the reward at the last token whose mask is not 0; the result is times the
-    mask. ``kl`` and ``loss_masks`` hold the full responses, ``[R_i]`` each, and the result has the dtype and device
-    of each kl. An empty response gives an empty tensor. Raises ValueError naming the position of a response that is
-    masked throughout, and both shapes where a mask differs from its kl.
+    mask. ``kl`` and ``loss_masks`` hold the full responses, ``[R_i]`` each; the result is float32, or float64 where the
+    kl is, on its device. An empty response gives an empty tensor. Raises ValueError naming the position of a response
+    that is masked throughout, and both shapes where a mask differs from its kl.
     """
     require_same_count(rewards=rewards, kl=kl)
     masks = masks_or_ones(loss_masks, kl, "kl")
@@ -38,14 +38,14 @@ def discounted_returns(
     for position, tokens in enumerate(kl):
         if last[position] is not None:
             alike.setdefault((tokens.device, tokens.dtype), []).append(position)
-    returns = [torch.empty_like(tokens) for tokens in kl]
-    for (device, dtype), positions in alike.items():
+    returns = [torch.empty_like(tokens, dtype=mask.dtype) for tokens, mask in zip(kl, masks, strict=True)]
+    for (device, _), positions in alike.items():
         mask = pad_sequence([masks[position] for position in positions])  # [L, B]
         token_rewards = -kl_coef * (pad_sequence([kl[position] for position in positions]) * mask)  # [L, B]
         ends = torch.tensor([last[position] for position in positions], device=device)  # [B]
         columns = torch.arange(len(positions), device=device)
         outcome = token_rewards[ends, columns] + scores[positions].to(device)  # [B], float32 or wider
-        token_rewards = token_rewards.index_put((ends, columns), outcome.to(dtype))
+        token_rewards = token_rewards.index_put((ends, columns), outcome.to(token_rewards))
         masked = (_accumulate(token_rewards, gamma) * mask).T  # [B, L]
         for row, position in enumerate(positions):
             # A copy for each response: a view would keep the whole padded batch alive.

@@ -48,14 +48,16 @@ def require_whole_responses(args: Namespace, formula: str) -> None:
 def masks_or_ones(
     loss_masks: Sequence[torch.Tensor] | None, like: Sequence[torch.Tensor], name: str
 ) -> list[torch.Tensor]:
-    """The loss masks in the dtype and on the device of ``like`` (called ``name`` in errors); None is every token.
+    """The loss masks on the device of ``like`` (called ``name`` in errors), in float32 or wider; None is every token.
 
-    Masks are 0 or 1 of any dtype. In the dtype of the numbers that they multiply they change no result's dtype.
+    Masks are 0 or 1 of any dtype. They are counted, which half precision cannot do beyond 256 or 2,048 tokens; numbers
+    of half precision become float32 when a mask multiplies them.
     """
+    dtypes = [torch.promote_types(tokens.dtype, torch.float32) for tokens in like]
     if loss_masks is None:
-        return [torch.ones_like(tokens) for tokens in like]
+        return [torch.ones_like(tokens, dtype=dtype) for tokens, dtype in zip(like, dtypes, strict=True)]
     require_same_shapes(**{name: like, "loss_masks": loss_masks})
-    return [mask.to(tokens) for mask, tokens in zip(loss_masks, like, strict=True)]
+    return [mask.to(tokens.device, dtype) for mask, tokens, dtype in zip(loss_masks, like, dtypes, strict=True)]
 
 
 def concatenate(tokens: Sequence[torch.Tensor]) -> torch.Tensor:
