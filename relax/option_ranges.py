@@ -25,14 +25,15 @@ class Range:
 
     def __str__(self) -> str:
         if self.high is not None:
-            return f"from {self.low:g} to {self.high:g}"
-        return f"above {self.low:g}" if self.open_below else f"of {self.low:g} or more"
+            return f"from {self.low} to {self.high}"
+        return f"above {self.low}" if self.open_below else f"of {self.low} or more"
 
 
 UNIT = Range(0, 1)
 COUNT = Range(1)
 NOT_NEGATIVE = Range(0)
 POSITIVE = Range(0, open_below=True)
+SEED = Range(0, 2**63 - 1)  # what the generators of tensor libraries take: a signed integer of 64 bits
 
 OPTION_RANGES: Mapping[str, Range] = {
     "--n-samples-per-prompt": COUNT,
@@ -56,7 +57,7 @@ OPTION_RANGES: Mapping[str, Range] = {
     "--tensor-model-parallel-size": COUNT,
     "--pipeline-model-parallel-size": COUNT,
     "--context-parallel-size": COUNT,
-    "--seed": NOT_NEGATIVE,
+    "--seed": SEED,
 }
 
 # None is a value of these: the option is off, or stands for something that the others decide.
@@ -71,6 +72,17 @@ def is_real(value: Any) -> bool:
 def is_finite(value: Real) -> bool:
     """As ``math.isfinite``, for integers beyond the largest double too."""
     return isinstance(value, int) or math.isfinite(value)
+
+
+def finite_double(value: Any) -> float | None:
+    """The double nearest a finite real number; None for what is no such number, a bool or one beyond the doubles."""
+    if not is_real(value):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def check_ranges(args: Any) -> None:

@@ -75,7 +75,7 @@ def _algorithm(parser: argparse.ArgumentParser) -> None:
 def _rewards(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rewards")
     _value(group, "--reward-key", str, None, "the entry to read where a reward is a mapping")
-    _value(group, "--custom-rm-path", str, None, "your reward function, as module.function")
+    _value(group, "--custom-rm-path", str, None, "your reward function, as module.function or module:function")
     _value(
         group,
         "--gdpo-reward-keys",
@@ -112,21 +112,21 @@ def _rewards(parser: argparse.ArgumentParser) -> None:
         "--custom-reward-post-process-path",
         str,
         None,
-        "your function in place of the reward stage, as module.function",
+        "your function in place of the reward stage, as module.function or module:function",
     )
     _value(
         group,
         "--agentic-custom-advantage-path",
         str,
         None,
-        "your function that writes each sample's custom_advantage, as module.function",
+        "your function that writes each sample's custom_advantage, as module.function or module:function",
     )
     _value(
         group,
         "--dynamic-sampling-filter-path",
         str,
         None,
-        "which prompt groups to keep, as module.function",
+        "which prompt groups to keep, as module.function or module:function",
     )
 
 

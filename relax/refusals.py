@@ -6,15 +6,26 @@ Rules read fields of the spec, never a name: a new algorithm is refused what it 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from relax.algorithms.spec import ADVANTAGE_FNS_WITH_KL, AlgorithmSpec, get_algorithm
+from relax.component_options import check_components
 from relax.core.registry import SFT_LOSS_TYPE
-from relax.option_ranges import check_ranges, is_finite, is_real
+from relax.option_ranges import attribute_of, check_ranges
 
 # Filters of this module ask group_carries_reward_signal, so they agree with training on which group has a signal.
 OWN_FILTERS = "relax.rollout.filters"
+
+# A blank one is the leftover of a variable that was not set: code would take it for "not given", or for a path.
+NEVER_BLANK = (
+    "--custom-rm-path",
+    "--custom-reward-post-process-path",
+    "--agentic-custom-advantage-path",
+    "--dynamic-sampling-filter-path",
+    "--reward-key",
+    "--save",
+    "--load",
+)
 
 
 def validate_algorithm_args(args: Any) -> None:
@@ -26,6 +37,7 @@ def validate_algorithm_args(args: Any) -> None:
         ValueError: the first contradiction found; one line that names the options, their values and the remedy.
     """
     check_ranges(args)
+    _check_texts(args)
     _check_modes(args)
     if args.loss_type == SFT_LOSS_TYPE:
         return  # no reward and no advantage: the algorithm is not run
@@ -46,6 +58,14 @@ def _refuse(first: str, second: str, reason: str, remedy: str) -> NoReturn:
 
 def _chosen(spec: AlgorithmSpec) -> str:
     return f"--advantage-estimator {spec.name}"
+
+
+def _check_texts(args: Any) -> None:
+    for option in NEVER_BLANK:
+        text = getattr(args, attribute_of(option))
+        if text is not None and not (isinstance(text, str) and text.strip()):
+            reason = "it is blank" if isinstance(text, str) else "it is no text"
+            raise ValueError(f"{option} {text!r}: {reason}; give what it names, or leave the option out")
 
 
 def _check_modes(args: Any) -> None:
@@ -90,31 +110,10 @@ def _hooks(args: Any) -> dict[str, str]:
 def _check_components(args: Any, spec: AlgorithmSpec) -> None:
     if not spec.uses_reward_components:
         return
-    keys = list(args.gdpo_reward_keys or ())
-    option = f"--gdpo-reward-keys {' '.join(map(str, keys)) or '(not given)'}"
-    if len(keys) < 2:
-        reason = "this algorithm combines two or more reward components"
-        _refuse(_chosen(spec), option, reason, "name them all, separated by spaces")
-    if not all(isinstance(key, str) and key.strip() for key in keys):
-        _refuse(_chosen(spec), f"--gdpo-reward-keys {keys!r}", "a key is blank", "name every component")
-    repeated = sorted({key for key in keys if keys.count(key) > 1})
-    if repeated:
-        remedy = "name each once, and say how much it counts with --gdpo-reward-weights"
-        _refuse(_chosen(spec), option, f"{', '.join(repeated)} is named more than once", remedy)
-    if args.gdpo_reward_weights is not None:
-        _check_weights(option, len(keys), list(args.gdpo_reward_weights))
-
-
-def _check_weights(keys: str, count: int, weights: Sequence[Any]) -> None:
-    option = f"--gdpo-reward-weights {' '.join(map(str, weights))}"
-    if len(weights) != count:
-        reason = f"the number of weights is {len(weights)}, that of keys {count}"
-        _refuse(keys, option, reason, "give one weight a key, in the order of the keys")
-    for position, weight in enumerate(weights):
-        if not is_real(weight) or not is_finite(weight):
-            _refuse(keys, option, f"weight {position} is {weight}", "give finite real numbers")
-    if not any(weights):
-        _refuse(keys, option, "with all weights 0 nothing is learnt", "give at least one that is not 0")
+    try:
+        check_components(args.gdpo_reward_keys, args.gdpo_reward_weights)
+    except ValueError as contradiction:
+        raise ValueError(f"{_chosen(spec)} and {contradiction}") from None
 
 
 def _check_group_size(args: Any, spec: AlgorithmSpec) -> None:
@@ -183,7 +182,7 @@ def _check_async(args: Any, spec: AlgorithmSpec) -> None:
 def _warn(args: Any, spec: AlgorithmSpec) -> None:
     """Warns of what is allowed and yet rarely meant."""
     path = args.dynamic_sampling_filter_path
-    if spec.uses_reward_components and path and path.rpartition(".")[0] != OWN_FILTERS:
+    if spec.uses_reward_components and path and path.replace(":", ".").rpartition(".")[0] != OWN_FILTERS:
         _say(
             f"--dynamic-sampling-filter-path {path} and {_chosen(spec)}: a filter of your own may drop groups that "
             f"carry a signal in one component; ask group_carries_reward_signal in it, as {OWN_FILTERS} does"

@@ -15,6 +15,7 @@ import torch
 
 from relax.algorithms.collective import collective_for
 from relax.algorithms.exact import whiten_segments
+from relax.algorithms.exact.subnormals import subnormals_kept
 from relax.algorithms.formulas.broadcast import broadcast, masked_broadcast
 from relax.algorithms.formulas.gae import gae
 from relax.algorithms.formulas.reinforce import discounted_returns
@@ -65,6 +66,7 @@ def _gae(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
     return gae(batch.rewards, batch.kl, batch.values, lengths, kl_coef=args.kl_coef, gamma=args.gamma, lambd=args.lambd)
 
 
+@subnormals_kept()
 def _whitened_broadcast(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
     # The whitening comes before any check of this rank's lists: its ranks must meet before one of them may complain.
     scores = whiten_segments(

@@ -90,7 +90,7 @@ def group_positions(samples: Sequence[Sample], group_size: int) -> np.ndarray:
     """
     groups: dict[Hashable, list[int]] = {}
     for position, sample in enumerate(samples):
-        index = sample.group_index
+        index: Any = sample.group_index
         if index is None or not isinstance(index, Hashable) or index != index:
             raise ValueError(
                 f"sample {position} has no group_index (it is {_shown(index)}): "

@@ -11,6 +11,7 @@ import torch
 
 from relax.algorithms.exact.gdpo import combine_groups, dominating_component
 from relax.algorithms.exact.groups import standardize_groups
+from relax.algorithms.exact.subnormals import subnormals_kept
 from relax.algorithms.formulas import group
 from relax.algorithms.reward_inputs import (
     component_weights,
@@ -83,6 +84,7 @@ def leave_one_out(args: Namespace, samples: Sequence[Sample], raw_rewards: Seque
     return _by_group(args, samples, raw_rewards, None, weight=Fraction(size, size - 1), epsilon=None)
 
 
+@subnormals_kept()
 def combine_components(args: Namespace, samples: Sequence[Sample], raw_rewards: Sequence[float]) -> list[float]:
     """GDPO's steps 1 and 2: each component standardized by group, then their weighted sum, correctly rounded."""
     del raw_rewards
@@ -141,9 +143,20 @@ def _by_group(
 ) -> list[float]:
     """Scores by group: ``formula`` on float32 ``[P, G]``, or the exact statistic where asked for or all there is."""
     positions = group_positions(samples, args.n_samples_per_prompt)  # [P, G]
-    if formula is not None and not args.exact_statistics:
-        scores = formula(torch.tensor(raw_rewards, dtype=torch.float32)[torch.from_numpy(positions)]).numpy()
-        return _scatter(scores, positions)
+    if formula is None or args.exact_statistics:
+        return _exactly(samples, raw_rewards, positions, weight, epsilon)
+    scores = formula(torch.tensor(raw_rewards, dtype=torch.float32)[torch.from_numpy(positions)]).numpy()
+    return _scatter(scores, positions)
+
+
+@subnormals_kept()
+def _exactly(
+    samples: Sequence[Sample],
+    raw_rewards: Sequence[float],
+    positions: np.ndarray,
+    weight: float | Fraction,
+    epsilon: float | None,
+) -> list[float]:
     values = np.array([finite_number(value, None, samples, i) for i, value in enumerate(raw_rewards)], dtype=np.float64)
     scores = standardize_groups(values[positions][..., None], [weight], epsilon)
     if np.isinf(scores).any():

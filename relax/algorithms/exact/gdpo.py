@@ -54,13 +54,12 @@ def combine_group(group: torch.Tensor | Sequence, weights: torch.Tensor | Sequen
 
 def _reals(name: str, values: torch.Tensor | Sequence) -> np.ndarray:
     """``values`` as float64, or a ValueError where one is no real number (text, None, a bool, a complex number)."""
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-        values = (values.double() if values.is_floating_point() else values).numpy()
     try:
-        entries = (
-            values if isinstance(values, np.ndarray) and values.dtype != object else np.array(values, dtype=object)
-        )
+        if isinstance(values, torch.Tensor):
+            kept = values.detach().cpu()
+            entries = (kept.double() if kept.is_floating_point() else kept).numpy()
+        else:
+            entries = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
         if entries.dtype.kind in "fiu" or (entries.dtype == object and all(map(_is_real, entries.flat))):
             return entries.astype(np.float64)
     except (ValueError, OverflowError) as error:
