@@ -1,6 +1,7 @@
 """The command line of relax, parsed and checked: ``python -m relax.arguments --help``.
 
-The options are in ``relax.options``; what is refused, and why, in ``relax.option_ranges`` and ``relax.refusals``.
+The options are in ``relax.options``; what is refused, and why, in ``relax.option_ranges``, ``relax.component_options``
+and ``relax.refusals``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from relax.option_ranges import finite_double
@@ -57,10 +57,9 @@ def _checked_keys(keys: Any) -> list[str]:
 
 
 def _listed(values: Any) -> list[Any] | None:
-    """The entries of a list of any kind, an array too; None for a text or what cannot be gone through."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        return None
-    return list(values)
+    """The entries of a sequence or an array; None for a text, or for what has no order or no entries."""
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    return list(listed) if isinstance(listed, Sequence) and not isinstance(listed, str | bytes) else None
 
 
 def _shown(value: Any) -> str:

@@ -17,7 +17,7 @@ from verification.cases.case import Case
 from verification.examine import LIVE, Examined, examine, subject_named
 from verification.judges.comparison import Comparison
 from verification.report.summary import Problem, Report, merge_measured
-from verification.weaknesses import known_weaknesses
+from verification.weaknesses import Shown, known_weaknesses
 
 CHUNK = 16
 WORTH_A_POOL = 200
@@ -58,6 +58,7 @@ def run_check(
         progress(done, len(cases))
     if parity:
         _lock(found)
+    weaknesses = _weaknesses(cases, subject, found)
     return Report(
         subject=subject,
         comparisons=tuple(sorted(found.comparisons, key=lambda one: (one.stage, one.algorithm, one.case))),
@@ -67,7 +68,7 @@ def run_check(
         goldens=found.goldens,
         absent=found.absent,
         counters=_named(counts),
-        weaknesses=known_weaknesses(cases, subject_named(subject).run),
+        weaknesses=weaknesses,
         environment=environment(),
         elapsed=time.monotonic() - started,
     )
@@ -84,6 +85,8 @@ def _spread(
             yield 0, *examine_parity()
         return
     context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
+    if hasattr(os, "fork"):  # imported once for all workers; what is under examination is imported by each itself
+        context.set_forkserver_preload(["torch", "flint"])
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread) as pool:
         waiting: dict[concurrent.futures.Future[tuple[Examined, Counts]], list[Case]] = {}
         if parity:
@@ -126,6 +129,14 @@ def examine_parity() -> tuple[Examined, Counts]:
     except Exception as error:
         found.problems.append(Problem("parity", "parity", f"{type(error).__name__}: {error}"))
     return found, {}
+
+
+def _weaknesses(cases: Sequence[Case], subject: str, found: Examined) -> tuple[Shown, ...]:
+    try:
+        return known_weaknesses(cases, subject_named(subject).run)
+    except Exception as error:
+        found.problems.append(Problem("-", "known weaknesses", f"{type(error).__name__}: {error}"))
+        return ()
 
 
 def _lock(found: Examined) -> None:

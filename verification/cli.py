@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from verification.cases.case import Case
 
 HOLDS, DIFFERS, CANNOT_SAY = 0, 1, 2
+EXIT_STATUS = (
+    "Exit status: 0 equivalent; 1 different, whether or not the harness had problems besides; 2 no verdict: nothing "
+    "differed but a part of the harness failed, or nothing was compared, or what was asked cannot be done."
+)
 
 
 class UsageError(Exception):
@@ -53,7 +57,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="relax-verify", description="Proves what relax computes: bits, rounding, invariance, contract."
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    check = verbs.add_parser("check", help="all judges on the working tree; the last line is the verdict")
+    told = "all judges on the working tree; the last line is the verdict"
+    check = verbs.add_parser("check", help=told, description=f"{told.capitalize()}.", epilog=EXIT_STATUS)
     _add_filters(check)
     check.add_argument("--subject", default="live", help="live (default), frozen, module:Class or an entry point")
     check.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: one a core, at most two)")
@@ -153,7 +158,7 @@ def _explain(options: argparse.Namespace) -> int:
     case = _one_case(options.case)
     from verification.examine import examine, subject_named
     from verification.explain import explain
-    from verification.goldens.compare import default_store
+    from verification.goldens.compare import UNRECORDED, default_store
     from verification.goldens.platform import platform_of
     from verification.report.terminal import difference_lines, problem_lines
 
@@ -161,15 +166,21 @@ def _explain(options: argparse.Namespace) -> int:
     outcomes: dict[str, Any] = {options.subject: subject.run(case), "frozen": subject_named("frozen").run(case)}
     store, platform = default_store(), platform_of(case)
     golden = store.read(case.id, platform)
+    missing = UNRECORDED if store.has_platform(platform) else "no golden here"
     outcomes["golden"] = None if golden is None else golden.outcome
     sys.stdout.writelines(f"{line}\n" for line in explain(case, outcomes))
-    where = store.path(case.id, platform) if golden else f"no golden here (platform {platform})"
+    where = store.path(case.id, platform) if golden else f"{missing} (platform {platform})"
     sys.stdout.write(f"golden: {where}\n")
     found = examine(case, options.subject)
     differing = tuple(one for one in found.comparisons if not one.agrees)
     sys.stdout.write(f"judges: {len(found.comparisons)} comparisons, {len(differing)} differences\n")
     sys.stdout.writelines(f"{line}\n" for line in difference_lines(differing) + problem_lines(tuple(found.problems)))
-    return CANNOT_SAY if found.problems else DIFFERS if differing else HOLDS
+    if differing:
+        return DIFFERS
+    if found.comparisons and not found.problems:
+        return HOLDS
+    sys.stdout.write("no verdict: " + ("the harness failed" if found.problems else "nothing was compared") + "\n")
+    return CANNOT_SAY
 
 
 def _conform(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from verification.cases.case import Case
-from verification.goldens.compare import compare_with_golden, default_store
+from verification.goldens.compare import UNRECORDED, compare_with_golden, default_store, unrecorded
 from verification.judges.bits import judge_bits
 from verification.judges.comparison import Comparison
 from verification.judges.contract import judge_contract
@@ -110,7 +110,7 @@ def _frozen(found: Examined, case: Case, outcome: Outcome, subject_name: str) ->
 
 def _golden(found: Examined, case: Case, outcome: Outcome) -> None:
     compared = compare_with_golden(case, outcome, _goldens())
-    found.goldens[NO_GOLDEN if compared is None else COMPARED] = 1
+    found.goldens[NO_GOLDEN if compared is None else UNRECORDED if unrecorded(compared) else COMPARED] = 1
     found.comparisons.extend(compared or ())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from relax.component_options import check_components
 from relax.types import Sample
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -16,20 +17,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 def component_weights(args: Namespace) -> list[float]:
     """One weight for each key of ``--gdpo-reward-keys``, all 1 where none are given. Raises ValueError."""
-    keys = args.gdpo_reward_keys or ()
-    if len(keys) < 2 or len(set(keys)) < len(keys):
-        raise ValueError(f"--gdpo-reward-keys {list(keys)}: give at least two keys, none of them twice")
-    weights = args.gdpo_reward_weights
-    if weights is None:
-        return [1.0] * len(keys)
-    if len(weights) != len(keys):
-        raise ValueError(
-            f"--gdpo-reward-weights has {len(weights)} weights for the {len(keys)} keys of --gdpo-reward-keys: "
-            "give one for each key"
-        )
-    if not np.isfinite(weights).all() or not any(weights):
-        raise ValueError(f"--gdpo-reward-weights {list(weights)}: weights must be finite and not all 0")
-    return [float(weight) for weight in weights]
+    return check_components(args.gdpo_reward_keys, args.gdpo_reward_weights)
 
 
 def picked_rewards(samples: Sequence[Sample], key: str) -> list[Any]:

@@ -43,15 +43,16 @@ def read_rewards(args: Namespace, samples: Sequence[Sample]) -> list[float]:
 
 
 def _weighted_sums(args: Namespace, samples: Sequence[Sample]) -> list[float]:
+    weights = component_weights(args)
     components = extract_reward_components(args, samples)  # [n, K]
     total = np.zeros(len(samples))
     with np.errstate(over="ignore", invalid="ignore"):
-        for column, weight in zip(components.T, component_weights(args), strict=True):
+        for column, weight in zip(components.T, weights, strict=True):
             total += weight * column
     if not np.isfinite(total).all():
         position = int(np.flatnonzero(~np.isfinite(total))[0])
         with np.errstate(over="ignore"):
-            dominating = int(np.argmax(np.abs(components[position] * component_weights(args))))
+            dominating = int(np.argmax(np.abs(components[position] * weights)))
         raise ValueError(
             f"the weighted sum of the rewards of {place(samples, position)} is beyond float64: component "
             f"{args.gdpo_reward_keys[dominating]!r} dominates; make its weight smaller"
@@ -89,8 +90,8 @@ def combine_components(args: Namespace, samples: Sequence[Sample], raw_rewards: 
     """GDPO's steps 1 and 2: each component standardized by group, then their weighted sum, correctly rounded."""
     del raw_rewards
     positions = group_positions(samples, args.n_samples_per_prompt)  # [P, G]
-    components = extract_reward_components(args, samples)[positions]  # [P, G, K]
     weights = component_weights(args)
+    components = extract_reward_components(args, samples)[positions]  # [P, G, K]
     scores = combine_groups(components, weights)  # [P, G]
     if np.isinf(scores).any():
         p, member = np.argwhere(np.isinf(scores))[0]

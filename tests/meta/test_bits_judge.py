@@ -139,6 +139,19 @@ def test_success_in_place_of_failure_is_noticed():
         assert found.what == "failure"
 
 
+def test_an_input_changed_before_a_failure_is_noticed():
+    """Where a call failed, what it did to its inputs is compared as well, whether or not the other one failed."""
+    refusal, touched = Failure("ValueError", "no"), {"samples[0].reward": torch.tensor([1.0])}
+    clean, dirty = Outcome(failure=refusal), Outcome(failure=refusal, mutated=touched)
+    for got, expected in ((dirty, clean), (clean, dirty)):
+        assert [one.what for one in differences(got, expected)] == ["mutated inputs"]
+    other = Outcome(failure=refusal, mutated={"samples[0].reward": torch.tensor([-1.0])})
+    assert [one.what for one in differences(other, dirty)] == ["mutated inputs"]
+    assert differences(dirty, Outcome(failure=Failure("ValueError", "no"), mutated=dict(touched))) == []
+    assert [one.what for one in differences(dirty, arrays(x=torch.ones(1)))] == ["failure", "mutated inputs"]
+    assert [one.what for one in judge_bits(CASE, clean, clean, "frozen")] == ["failure", "mutated inputs"]
+
+
 def test_texts_are_noticed():
     """Another text, a missing and a surplus one are differences."""
     good = Outcome(texts={"roles": "actor=a"})

@@ -51,6 +51,7 @@ PLANTED = {
     "the sign of zero": with_array("advantages[0]", torch.tensor([0.5, -0.0])),
     "a NaN's payload": with_array("nan", PAYLOAD),
     "the dtype": with_array("advantages[0]", torch.tensor([0.5, 0.0], dtype=torch.float64)),
+    "a dtype that no golden holds": with_array("advantages[0]", torch.tensor([0.5, 0.0], dtype=torch.complex64)),
     "the shape": with_array("advantages[0]", torch.tensor([[0.5, 0.0]])),
     "a surplus array": with_array("returns[0]", torch.tensor([0.5])),
     "a missing array": dataclasses.replace(RECORDED, arrays={"nan": NAN}),
@@ -98,6 +99,33 @@ def test_without_a_golden_there_is_neither_agreement_nor_difference(store):
     elsewhere.parent.mkdir()
     path.rename(elsewhere)
     assert compare_with_golden(CASE, RECORDED, store) is None
+
+
+OTHER = dataclasses.replace(CASE, id="advantage.normalize/grpo/other")
+EVERYWHERE = Case("reward.signal/grpo/one", "reward.signal", "grpo", {"samples": []})
+
+
+def test_a_case_without_golden_on_a_recorded_platform_is_a_difference_of_its_own_kind(store):
+    """Where the platform has goldens, a missing one is one difference that names the remedy, whatever the outcome."""
+    path = recorded(store, RECORDED)
+    (finding,) = compare_with_golden(OTHER, RECORDED, store)
+    assert (finding.case, finding.agrees, finding.what) == (OTHER.id, False, "no golden recorded for this case")
+    assert (finding.judge, finding.against) == ("bits", "golden")
+    for part in (platform_key(), "relax-verify golden regen", f"golden accept '{OTHER.id}'"):
+        assert part in finding.detail
+    path.unlink()
+    assert compare_with_golden(CASE, RECORDED, store) is None  # nothing is left that says it was recorded
+    (path.parent / "provenance.json").write_text("{}")
+    assert [one.what for one in compare_with_golden(CASE, RECORDED, store)] == ["no golden recorded for this case"]
+
+
+def test_each_platform_key_stands_for_itself(store):
+    """Goldens that hold everywhere do not make this platform a recorded one, nor the other way round."""
+    signal = Outcome(arrays={"signal": torch.tensor(True)})
+    recorded(store, signal, EVERYWHERE)
+    assert compare_with_golden(CASE, RECORDED, store) is None
+    malformed = dataclasses.replace(OTHER, error=("mask",))  # recorded under `any` too
+    assert [one.what for one in compare_with_golden(malformed, REFUSED, store)] == ["no golden recorded for this case"]
 
 
 def test_a_changed_case_is_a_difference_of_its_own_kind(store):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from verification.cases.case import Case
 from verification.judges.invariance import judge_invariance
+from verification.judges.thread_mode import flush_denormal, flushes_denormal
 from verification.judges.transformation import IGNORED, Run, put_back
 from verification.subjects.in_process import Implementation
 
@@ -284,6 +286,17 @@ def test_reducers_are_noticed(per_response, names):
     assert bool(names) == bool(found)
 
 
+def test_without_masks_every_token_is_included():
+    """A reducer that is given no masks is shown everything but excluded tokens, and a constant is still noticed."""
+    case = token_case("loss.reduce", "grpo", values=token_arrays(0.5), loss_masks=None)
+
+    def reduce(constant):
+        return lambda args, *, values, loss_masks, **_: sum(item.sum() for item in values) + constant
+
+    assert noticed(case, reduce(0.0)) == set()
+    assert noticed(case, reduce(1.0)) == {"values doubled"}
+
+
 def whiten(pool):
     """Centring over ``pool(rewards, sizes)``: a list of index lists, one a batch."""
 
@@ -329,6 +342,64 @@ def test_excluded_kl_is_noticed():
 
     assert noticed(RETURNS, returns(True)) == set()
     assert noticed(RETURNS, returns(False)) == {"contents of excluded tokens"}
+
+
+def flushed_apart(function):
+    """The result of a call, changed in its last bits where the thread flushes subnormal numbers."""
+
+    def call(args, *samples, **inputs):
+        first, second = function(args, *samples, **inputs)
+        tiny = sys.float_info.min / 2  # zero where they are flushed
+        return first, [value * (1 + 2.0**-20 * (tiny == 0.0)) for value in second]
+
+    return call
+
+
+def test_flushed_subnormal_numbers_are_noticed():
+    """An exact result that depends on the mode of the thread is noticed, a baseline's is not asked."""
+    name = {"subnormal numbers flushed"}
+    assert noticed(reward_case(RLOO), flushed_apart(by_group(centred))) == name
+    assert noticed(reward_case(PLUS_BASELINE, exact_statistics=True), flushed_apart(by_group(centred))) == name
+    assert noticed(WHITENED, flushed_apart(whiten(in_batches))) == name
+    case = reward_case(GDPO, gdpo_reward_weights=[2.0, 0.5])
+    assert name <= noticed(case, flushed_apart(components(given_weights)))
+    assert noticed(reward_case(PLUS_BASELINE), flushed_apart(by_group(centred))) == set()
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_the_mode_of_the_thread_is_given_back(before):
+    """Whatever the mode was, and whatever the run does, it is the same afterwards."""
+    torch.set_flush_denormal(before)
+    try:
+        with flush_denormal() as possible:
+            inside = flushes_denormal()
+        assert (inside, flushes_denormal()) == (possible, before)
+        with pytest.raises(ValueError, match="in between"), flush_denormal():
+            raise ValueError("in between")
+        assert flushes_denormal() is before
+        noticed(reward_case(RLOO), by_group(centred))
+        assert flushes_denormal() is before
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_one_nan_equals_another_but_not_in_a_second_call():
+    """A NaN of another payload passes under a transformation; the very same call must give the very same NaN."""
+
+    def with_nan(payload):
+        def reduce(args, *, values, loss_masks, **_):
+            nan = torch.tensor([payload(values)], dtype=torch.int32).view(torch.float32)[0]
+            return mean(values, loss_masks, lambda v, m: (v * 0).sum()) + nan
+
+        return reduce
+
+    def by_length(values):
+        return 0x7FC00000 + len(values)
+
+    calls = itertools.count()
+    assert noticed(REDUCE, with_nan(by_length)) == set()
+    names = noticed(REDUCE, with_nan(lambda values: 0x7FC00000 + next(calls)))
+    assert names == {"second call on two threads"}
 
 
 def test_failure_on_transformed_input_is_noticed():

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from flint import arb
 
 from verification.cases.case import Case
 from verification.judges.comparison import Comparison
@@ -337,3 +338,30 @@ def test_beyond_the_format_is_not_judged():
     right = nearest_single(evaluate(case)["kl[0]"].values[1])
     assert found(case, {"kl[0]": torch.tensor([math.inf, right])}, "kl[0]").agrees
     assert not found(case, {"kl[0]": torch.tensor([math.inf, right * 1.001])}, "kl[0]").agrees
+
+
+UNJUDGED = {
+    "no value": (None, 1.0, False, False),
+    "no value to round": (None, 1.0, True, False),
+    "an infinite scale": (arb(1), math.inf, False, False),
+    "a scale beyond the format": (arb(1), 2.0**128, False, False),
+    "a scale that is none": (arb(1), math.nan, False, False),
+    "the largest scale": (arb(1), torch.finfo(torch.float32).max, False, True),
+    "a single rounding, which needs no scale": (arb(1), math.inf, True, True),
+}
+
+
+@pytest.mark.parametrize(("value", "scale", "single_rounding", "judged"), UNJUDGED.values(), ids=UNJUDGED)
+def test_what_is_not_judged_is_counted(value, scale, single_rounding, judged):
+    """An element passes with a wrong number exactly where it counts as not judged."""
+    formula = "reward.correctly_rounded" if single_rounding else "reward.mean_std"
+    exact = Exact((value,), (scale,), (1,), formula, correctly_rounded=single_rounding)
+    outcome = Outcome(arrays={"x": torch.tensor([-1e30])})  # near no value, at any of these scales but the largest
+    (one,) = judge_rounding(CASES["policy"], outcome, {"x": exact})
+    assert exact.judged(0) is judged
+    assert exact.unjudged == (0 if judged else 1)
+    if not judged or single_rounding:
+        assert one.agrees is not judged
+    else:
+        nothing = Outcome(arrays={"x": torch.tensor([math.nan])})
+        assert not judge_rounding(CASES["policy"], nothing, {"x": exact})[0].agrees

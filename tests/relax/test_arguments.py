@@ -5,14 +5,22 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import re
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
+from relax import options
+from relax.algorithms.formulas import kl, off_policy
 from relax.algorithms.spec import ALGORITHM_SPECS, DEFAULT_ALGORITHM, list_algorithm_names
 from relax.arguments import build_parser, main, parse_args, validate_algorithm_args
+from relax.component_options import check_components
 from relax.option_ranges import OPTION_RANGES, attribute_of
+from relax.refusals import NEVER_BLANK
 from verification.cases.arguments import DEFAULTS, namespace
 
 KEYS = ["--gdpo-reward-keys", "correct", "format"]
@@ -333,17 +341,118 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r"--advantage-estimator gdpo and --gdpo-reward-keys \['a', "):
             validate_algorithm_args(namespace("gdpo", gdpo_reward_keys=["a", key]))
 
-    @pytest.mark.parametrize("weight", [True, "1", None, 1j])
+    @pytest.mark.parametrize(
+        "weight",
+        [
+            True,
+            np.bool_(True),
+            "1",
+            "x",
+            None,
+            1j,
+            [1.0],
+            pytest.param(10**400, id="beyond doubles"),
+            pytest.param(10**5000, id="beyond digits"),
+            Decimal(1),
+        ],
+    )
     def test_weight_that_is_no_number(self, weight: Any) -> None:
-        """A weight that is no real number is refused with its position."""
+        """A weight that is no real number within the doubles is refused with its position."""
         args = namespace("gdpo", gdpo_reward_keys=["a", "b"], gdpo_reward_weights=[1.0, weight])
         with pytest.raises(ValueError, match=r"--gdpo-reward-keys a b and --gdpo-reward-weights .*weight 1 is"):
             validate_algorithm_args(args)
+
+    @pytest.mark.parametrize(
+        "weights",
+        [[None, "x"], "12", 5, None, {}, {1.0, 2.0}, [[1.0, 2.0]], np.array(1.0), iter([1.0, 2.0])],
+        ids=lambda value: type(value).__name__,
+    )
+    def test_weights_from_code(self, weights: Any) -> None:
+        """Weights of the wrong type, or of none, end in a ValueError that names both options, or in the defaults."""
+        args = namespace("gdpo", gdpo_reward_keys=["a", "b"], gdpo_reward_weights=weights)
+        if weights is None:
+            validate_algorithm_args(args)
+            return
+        with pytest.raises(ValueError, match=r"--gdpo-reward-keys a b and --gdpo-reward-weights "):
+            validate_algorithm_args(args)
+
+    @pytest.mark.parametrize(
+        "keys", ["ab", 5, {"a": 1, "b": 2}, {"a", "b"}, [["a"], ["b"]]], ids=lambda value: type(value).__name__
+    )
+    def test_keys_from_code(self, keys: Any) -> None:
+        """Keys that are no list of texts are refused; a text is not read letter by letter."""
+        with pytest.raises(ValueError, match=r"--advantage-estimator gdpo and --gdpo-reward-keys "):
+            validate_algorithm_args(namespace("gdpo", gdpo_reward_keys=keys))
+
+    @pytest.mark.parametrize("option", NEVER_BLANK)
+    @pytest.mark.parametrize("text", ["", " ", "\t"])
+    @pytest.mark.parametrize("loss_type", ["policy_loss", "sft_loss"])
+    def test_blank_text(self, option: str, text: str, loss_type: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """A blank path or key is refused with its option and the remedy: it is not taken for "not given"."""
+        message = refused([option, text, "--loss-type", loss_type], capsys)
+        assert f"{option} {text!r}: it is blank; give what it names, or leave the option out" in message
+
+    @pytest.mark.parametrize("value", [3, True, ["a.b"], b"a.b"])
+    def test_path_that_is_no_text(self, value: Any) -> None:
+        """A path from code that is no text is refused with its option."""
+        with pytest.raises(ValueError, match=r"^--custom-reward-post-process-path .*: it is no text"):
+            validate_algorithm_args(namespace("grpo", custom_reward_post_process_path=value))
+
+    def test_every_text_has_a_rule(self) -> None:
+        """Each option that takes a text either chooses among given values or may not be blank."""
+        free = {a.option_strings[0] for a in build_parser()._actions if a.type is str and a.choices is None}
+        assert free - {"--gdpo-reward-keys"} == set(NEVER_BLANK)
 
     def test_line_breaks(self, capsys: pytest.CaptureFixture[str]) -> None:
         """A line break in a value does not break the line."""
         argv = ["--advantage-estimator", "gdpo", "--gdpo-reward-keys", "a\nb", "a\nb"]
         assert "--gdpo-reward-keys a b a b" in refused(argv, capsys)
+
+
+class TestComponents:
+    """The one rule that the command line and the reward stage share."""
+
+    @pytest.mark.parametrize(
+        ("weights", "expected"),
+        [
+            (None, [1.0, 1.0]),
+            ([2, -0.5], [2.0, -0.5]),
+            ((Fraction(1, 4), np.float32(0.1)), [0.25, float(np.float32(0.1))]),
+            (np.array([3, 0]), [3.0, 0.0]),
+            ([0.0, 5e-324], [0.0, 5e-324]),
+            ([10**308, -1], [1e308, -1.0]),
+        ],
+    )
+    def test_weights_are_doubles(self, weights: Any, expected: list[float]) -> None:
+        """Given weights come back as the doubles nearest them, in the order of the keys; without any, ones."""
+        found = check_components(["a", "b"], weights)
+        assert found == expected
+        assert {type(weight) for weight in found} == {float}
+
+    @pytest.mark.parametrize(
+        ("keys", "weights", "words"),
+        [
+            (None, None, "(not given)"),
+            (["a"], [1.0], "two or more"),
+            (["a", "b", "a"], None, "a is named more than once"),
+            (["a", ""], None, "blank"),
+            (["a", "b"], [1.0], "the number of weights is 1, that of keys 2"),
+            (["a", "b"], [], "the number of weights is 0, that of keys 2"),
+            (["a", "b"], [1.0, float("nan")], "weight 1 is nan"),
+            (["a", "b"], [float("-inf"), 1.0], "weight 0 is -inf"),
+            (["a", "b"], [None, "x"], "weight 0 is None"),
+            (["a", "b"], [0, -0.0], "nothing is learnt"),
+            (["a", "b"], [Fraction(1, 10**400), 0], "nothing is learnt"),
+        ],
+    )
+    def test_refusal_names_both_options(self, keys: Any, weights: Any, words: str) -> None:
+        """Each refusal is a ValueError of one line with both options and what is wrong."""
+        with pytest.raises(ValueError, match=re.escape(words)) as error:
+            check_components(keys, weights)
+        message = str(error.value)
+        assert "--gdpo-reward-keys" in message
+        assert "--gdpo-reward-weights" in message
+        assert "\n" not in message
 
 
 class TestAccepted:
@@ -365,6 +474,8 @@ class TestAccepted:
             line("gdpo", "--gdpo-reward-weights", "0", "-1"),
             line("gdpo", "--n-samples-per-prompt", "2", "--global-batch-size", "32"),
             line("gdpo", "--dynamic-sampling-filter-path", "relax.rollout.filters.keep_groups_with_signal"),
+            line("gdpo", "--dynamic-sampling-filter-path", "relax.rollout.filters:keep_groups_with_signal"),
+            line("grpo", "--custom-reward-post-process-path", "my.hooks:score", "--reward-key", "score"),
             line("grpo", "--dynamic-sampling-filter-path", "my.filter"),
             line("grpo", "--fully-async", "--dynamic-sampling-filter-path", "my.filter"),
             line("rloo", "--global-batch-size", "256", "--use-kl-loss", "--kl-loss-coef", "0.1"),
@@ -417,6 +528,8 @@ class TestWarnings:
         assert len(caught) == 1
 
 
+SEEDS = f"from 0 to {2**63 - 1}"
+
 # Values just inside each range, and values outside.
 INSIDE: dict[str, list[str]] = {
     "from 0 to 1": ["0", "1"],
@@ -424,6 +537,7 @@ INSIDE: dict[str, list[str]] = {
     "of 1 or more": ["1"],
     "above 0": ["5e-324"],
     "above 1": ["1.0000000000000002"],
+    SEEDS: ["0", str(2**63 - 1)],
 }
 OUTSIDE: dict[str, list[str]] = {
     "from 0 to 1": ["-5e-324", "1.0000000000000002", "nan", "inf", "-inf"],
@@ -431,6 +545,7 @@ OUTSIDE: dict[str, list[str]] = {
     "of 1 or more": ["0", "-1"],
     "above 0": ["0", "-1", "nan", "inf"],
     "above 1": ["1", "0.5", "nan", "inf"],
+    SEEDS: ["-1", str(2**63), "1" + "0" * 400],
 }
 WHOLE = {name for name, value in DEFAULTS.items() if type(value) is int} | {"global_batch_size"}
 
@@ -468,17 +583,17 @@ class TestRanges:
             "--sapo-tau-neg": "above 0",
             "--eps-clip-c": "above 1",
         }
-        not_counts = {"--max-staleness", "--seed"}
+        no_counts = {"--max-staleness": "of 0 or more", "--seed": SEEDS}
         for option, allowed in OPTION_RANGES.items():
             if attribute_of(option) in WHOLE:
-                assert str(allowed) == ("of 0 or more" if option in not_counts else "of 1 or more")
+                assert str(allowed) == no_counts.get(option, "of 1 or more")
 
     @pytest.mark.parametrize(("option", "value"), numbers(INSIDE))
     def test_inside(self, option: str, value: str) -> None:
         """The ends that belong to a range are accepted, in a run that has no other objection."""
         args = ["--advantage-estimator", "ppo", f"{option}={value}"]
         parsed = parse_args(args)
-        assert getattr(parsed, attribute_of(option)) == float(value)
+        assert getattr(parsed, attribute_of(option)) == (int if attribute_of(option) in WHOLE else float)(value)
 
     @pytest.mark.parametrize(("option", "value"), numbers(OUTSIDE))
     @pytest.mark.parametrize("loss_type", ["policy_loss", "sft_loss"])
@@ -497,5 +612,15 @@ class TestRanges:
 
     def test_beyond_the_largest_double(self, capsys: pytest.CaptureFixture[str]) -> None:
         """An integer that no double holds is compared as an integer."""
-        assert parse_args(["--seed", "1" + "0" * 400]).seed == 10**400
+        assert parse_args(["--num-rollout", "1" + "0" * 400]).num_rollout == 10**400
         assert "--gamma" in refused(["--gamma", "1" + "0" * 400], capsys)
+
+
+def test_the_kinds_of_kl_are_those_of_the_formula() -> None:
+    """The parser, which must not load torch, offers the very kinds that the formula computes, in their order."""
+    assert options.KL_KINDS == kl.KL_KINDS
+
+
+def test_the_modes_of_weights_are_those_of_the_formula() -> None:
+    """The parser offers the very modes that off-policy weights have."""
+    assert tuple(off_policy.OFF_POLICY_WEIGHTS) == options.TIS_MODES

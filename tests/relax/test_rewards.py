@@ -202,12 +202,12 @@ def test_a_group_of_another_size_is_refused(algorithm):
 @pytest.mark.parametrize(
     ("keys", "weights", "words"),
     [
-        (["correct"], None, "at least two keys"),
-        (None, None, "at least two keys"),
-        (["correct", "correct"], None, "none of them twice"),
-        (["correct", "format"], [1.0], "1 weights for the 2 keys"),
-        (["correct", "format"], [1.0, 1.0, 1.0], "3 weights for the 2 keys"),
-        (["correct", "format"], [0.0, 0.0], "not all 0"),
+        (["correct"], None, "two or more"),
+        (None, None, "two or more"),
+        (["correct", "correct"], None, "named more than once"),
+        (["correct", "format"], [1.0], "number of weights is 1, that of keys 2"),
+        (["correct", "format"], [1.0, 1.0, 1.0], "number of weights is 3, that of keys 2"),
+        (["correct", "format"], [0.0, 0.0], "all weights 0"),
         (["correct", "format"], [1.0, float("nan")], "finite"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -214,9 +215,26 @@ MAKERS: dict[str, Callable[[Random, str], Case]] = {
 }
 
 
+def other_dtypes(random: Random, case: Case) -> Case:
+    """The case with a critic in float64, and with masks of another dtype, or without any, where the stage has masks."""
+    inputs = dict(case.inputs)
+    if case.algorithm == "ppo" and case.stage == "advantage.estimate":
+        inputs["values"] = [values.astype(np.float64) / 3 for values in inputs["values"]]
+    masks = inputs.get("loss_masks")
+    if masks is not None and random.random() < 0.5:
+        inputs["loss_masks"] = None
+    elif masks is not None and case.algorithm != "reinforce_plus_plus":  # whose fractions would become no mask at all
+        dtype = random.choice([np.int64, np.bool_])
+        inputs["loss_masks"] = [(mask > 0.5).astype(dtype) for mask in masks]
+    return replace(case, id=f"{case.id}-dtypes", inputs=inputs)
+
+
 def random_cases(seed: int, rounds: int) -> Iterator[Case]:
-    """``rounds`` cases of each maker; the same seed gives the same cases on every platform."""
+    """``rounds`` cases of each maker, half of them once more in other dtypes; one seed, one set of cases."""
     for maker, make in MAKERS.items():
-        random = Random(f"{seed} {maker}")
+        random, other = Random(f"{seed} {maker}"), Random(f"{seed} {maker} dtypes")
         for position in range(rounds):
-            yield make(random, f"random/{maker}-{seed}-{position}")
+            case = make(random, f"random/{maker}-{seed}-{position}")
+            yield case
+            if position % 2 and ("loss_masks" in case.inputs):
+                yield other_dtypes(other, case)

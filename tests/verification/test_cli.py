@@ -173,7 +173,70 @@ def test_a_problem_leaves_no_verdict_of_equivalence():
     print_report(report(problems=(Problem("s/a/1", "rounding", "RuntimeError: out of order"),)), out)
     lines = out.getvalue().splitlines()
     assert lines[-2] == "PROBLEM s/a/1: rounding: RuntimeError: out of order"
-    assert lines[-1].startswith("NO VERDICT")
+    assert lines[-1] == "NO VERDICT: the harness itself failed (1 problems), see above"
+
+
+def test_problems_stay_visible_beside_differences():
+    """With both, the last line is the verdict, and the problems stand above it, even when quiet."""
+    differing = Comparison("s/a/1", "s", "a", "bits", "frozen", "x", False, 1.0, "d")
+    for quiet in (False, True):
+        out = io.StringIO()
+        print_report(report(differing, problems=(Problem("s/a/1", "rounding", "out of order"),)), out, quiet=quiet)
+        lines = out.getvalue().splitlines()
+        assert lines[-2:] == ["PROBLEM s/a/1: rounding: out of order", "VERDICT different (1)"]
+
+
+class NoCase:
+    """A subject without any case."""
+
+    name = "no case"
+
+    def run(self, case):
+        return None
+
+
+class FirstCase(OffByOneUlp):
+    """The live reducer, on one case alone."""
+
+    def run(self, case):
+        from verification.subjects.live import live_subject
+
+        return live_subject().run(case) if case.id == CASE.id else None
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_a_subject_that_has_nothing_gets_no_verdict(capsys, quiet):
+    """Nothing compared is exit 2 and one line that says what and how much was not there, and never VERDICT."""
+    assert main(["check", "--case", CASE.id, "--subject", f"{__name__}:NoCase", *quiet]) == 2
+    out = capsys.readouterr().out
+    told = f"NO VERDICT: nothing was compared: {__name__}:NoCase has 0 of the 1 cases"
+    assert out.splitlines()[-1] == told
+    assert "VERDICT equivalent" not in out
+    assert out.splitlines() == [told] or not quiet
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_what_is_not_there_is_said_beside_the_verdict(capsys, quiet):
+    """A verdict on part of the cases says how many were not judged in the line above, even when quiet."""
+    total = sum(case.stage == "loss.reduce" and case.algorithm == CASE.algorithm for case in corpus())
+    assert main(["check", "--case", GROUP, "--subject", f"{__name__}:FirstCase", *quiet]) == 0
+    absent = f"not there in {__name__}:FirstCase, so not judged: {total - 1} of {total} cases"
+    assert capsys.readouterr().out.splitlines()[-2:] == [absent, "VERDICT equivalent"]
+
+
+def test_explaining_what_nothing_compares_is_2(capsys):
+    """explain of a subject that does not have the case gives no verdict either."""
+    assert main(["explain", CASE.id, "--subject", f"{__name__}:NoCase"]) == 2
+    assert capsys.readouterr().out.splitlines()[-1] == "no verdict: nothing was compared"
+
+
+def test_the_exit_status_is_documented(capsys):
+    """check --help says which status stands for what, differences before problems."""
+    with pytest.raises(SystemExit):
+        main(["check", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "0 equivalent; 1 different, whether or not the harness had problems besides; 2 no verdict" in told
+    assert "nothing was compared" in told
 
 
 def test_long_lists_are_cut_with_a_hint():

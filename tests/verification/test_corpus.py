@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from relax.algorithms.spec import list_algorithm_names
 from verification.cases import corpus, find
 from verification.cases.case import STAGES, Case
 from verification.cases.families import ALL
@@ -25,6 +27,7 @@ from verification.cases.registry import SOURCES
 from verification.cases.solver import format_score
 from verification.cases.vectors import expected_values
 from verification.judges.contract import judge_contract
+from verification.oracle import evaluate
 from verification.subjects.live import live_subject
 
 MALFORMED = [case.id for case in corpus() if case.error is not None]
@@ -137,26 +140,71 @@ def test_integers_cover_their_range_evenly() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_inputs_are_plain_data(stage: str) -> None:
-    """Numbers, texts, lists, mappings and arrays; float32 arrays of one dimension, small but for a few."""
+    """Numbers, texts, lists, mappings and arrays: of one dimension, float32 but for some masks and some of a critic's
+    values, small but for a few."""
     large = 0
     for case in (case for case in corpus() if case.stage == stage):
-        assert_plain(case.inputs, case.id)
+        for name, value in case.inputs.items():
+            assert_plain(value, case.id, DTYPES.get(name, FLOAT32))
         arrays = [array for value in case.inputs.values() if isinstance(value, list | tuple) for array in value]
         large += sum(len(array) for array in arrays if isinstance(array, np.ndarray)) > 300
     assert large <= 24
 
 
-def assert_plain(value: Any, where: str) -> None:
-    """``value`` is plain data throughout."""
+FLOAT32 = (np.float32,)
+DTYPES = {
+    "loss_masks": (np.float32, np.int64, np.bool_),
+    "full_loss_masks": (np.float32, np.int64, np.bool_),
+    "values": (np.float32, np.float64),
+}
+
+
+@pytest.mark.parametrize("stage", ["advantage.normalize", "policy.loss", "loss.reduce"])
+def test_masks_are_none_integers_and_booleans_too(stage: str) -> None:
+    """Each stage that takes masks has valid cases without any for every algorithm, and with each dtype; the oracle
+    has a value for all of them."""
+    valid = [case for case in NAMED if case.stage == stage and case.error is None and "not-numbers" not in case.id]
+    without = [case for case in valid if case.inputs["loss_masks"] is None]
+    assert {case.algorithm for case in without} >= set(ALL) - ({"gdpo"} if stage == "advantage.normalize" else set())
+    found: dict[str, list[Case]] = {"none": without}
+    for case in valid:
+        for mask in case.inputs["loss_masks"] or ():
+            found.setdefault(str(mask.dtype), []).append(case)
+    assert set(found) == {"none", "float32", "int64", "bool"}
+    for kind in ("none", "int64", "bool"):
+        assert all(evaluate(case) is not None for case in found[kind])
+
+
+def test_gae_is_asked_in_double_precision() -> None:
+    """Some critics' values are doubles that no float32 equals; results are judged in the values' dtype."""
+    doubles = [
+        case
+        for case in NAMED
+        if case.stage == "advantage.estimate" and any(x.dtype == np.float64 for x in case.inputs["values"] or ())
+    ]
+    assert {case.algorithm for case in doubles} == {"ppo"}
+    assert len(doubles) >= 5
+    for case in doubles:
+        assert any((row != row.astype(np.float32)).any() for row in case.inputs["values"])
+        assert {exact.grid for exact in evaluate(case).values()} == {torch.float64}
+
+
+def test_every_registered_algorithm_is_known_to_the_corpus() -> None:
+    """The families, which the corpus is built from, hold the registry's names and no other."""
+    assert sorted(ALL) == sorted(list_algorithm_names())
+
+
+def assert_plain(value: Any, where: str, dtypes: tuple[type, ...]) -> None:
+    """``value`` is plain data throughout, its arrays of one of ``dtypes``."""
     if isinstance(value, dict):
         for key, item in value.items():
             assert isinstance(key, str), where
-            assert_plain(item, where)
+            assert_plain(item, where, dtypes)
     elif isinstance(value, list | tuple):
         for item in value:
-            assert_plain(item, where)
+            assert_plain(item, where, dtypes)
     elif isinstance(value, np.ndarray):
-        assert value.dtype == np.float32, where
+        assert value.dtype in dtypes, where
         assert value.ndim == 1, where
     else:
         assert value is None or isinstance(value, str | complex | np.bool_ | Real), f"{where}: {type(value)}"

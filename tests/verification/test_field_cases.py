@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from verification.cases import corpus, find
+from verification.cases.advantage import advantage_case
 from verification.cases.families import ALL, BROADCAST, GROUPED
 from verification.cases.field import RANK_CASES
+from verification.judges.bits import judge_bits
+from verification.subjects.frozen import frozen_subject
 from verification.subjects.live import live_subject
 from verification.subjects.outcome import Outcome
 
@@ -198,6 +201,39 @@ def test_reduced_losses_are_those_of_the_unmasked_tokens() -> None:
     assert values_of("loss.reduce/grpo/field-padding-content-mean-1e30", "loss") == 0.125
 
 
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "loss.reduce/grpo/mean-nan-masked",
+        "loss.reduce/grpo/sum-nan-masked",
+        "advantage.normalize/grpo/nan-masked",
+        "advantage.normalize/reinforce_plus_plus/nan-masked",
+    ],
+)
+def test_nan_padding_is_kept_where_the_mask_multiplies(identity: str) -> None:
+    """A NaN under the mask reaches every sum, as in the baseline: 0 would be another formula's answer."""
+    case = find(identity)
+    arrays = [*case.inputs.get("values", case.inputs.get("advantages"))]
+    assert any(
+        (~np.isfinite(row) & (mask == 0)).any() for row, mask in zip(arrays, case.inputs["loss_masks"], strict=True)
+    )
+    live, frozen = outcome_of(identity), frozen_subject().run(case)
+    assert [one.detail for one in judge_bits(case, live, frozen, "frozen") if not one.agrees] == []
+    name = "loss" if case.stage == "loss.reduce" else "advantages[0]"
+    assert torch.isnan(live.arrays[name]).all()
+
+
+def test_nan_padding_is_kept_by_discounted_returns() -> None:
+    """A NaN under the mask stays in the returns of the tokens before it; those behind it are whole."""
+    kl, mask = np.array([0.5, np.nan, 0.25], dtype=np.float32), np.array([1.0, 0.0, 1.0], dtype=np.float32)
+    case = advantage_case("reinforce_plus_plus", "drawn", [1.0], [kl], loss_masks=[mask], kl_coef=0.5, gamma=0.5)
+    live, frozen = live_subject().run(case), frozen_subject().run(case)
+    assert [one.detail for one in judge_bits(case, live, frozen, "frozen") if not one.agrees] == []
+    returns = live.arrays["returns[0]"]
+    assert torch.isnan(returns).tolist() == [True, True, False]
+    assert returns[2] == 1.0 - 0.5 * 0.25
+
+
 @pytest.mark.parametrize("algorithm", ["grpo", "reinforce_plus_plus_baseline"])
 def test_a_kl_that_only_gives_the_shape_may_hold_nan(algorithm: str) -> None:
     """NaN in a KL of which only the shape counts leaves no trace."""
@@ -280,7 +316,9 @@ def test_interleaved_groups_give_the_bits_of_sorted_ones(algorithm: str) -> None
     assert len(set(ordered.tolist())) > 6
 
 
-@pytest.mark.parametrize(("name", "signal"), [("kept", True), ("dropped", False), ("unequal", True)])
+@pytest.mark.parametrize(
+    ("name", "signal"), [("kept", True), ("dropped", False), ("unequal", True), ("flat-sums", True)]
+)
 def test_the_filter_keeps_what_training_would_use(name: str, signal: bool) -> None:
     """Equal sums hide a signal only where the weights are equal too."""
     assert values_of(f"reward.signal/gdpo/field-summed-filter-{name}", "signal") is signal

@@ -10,10 +10,14 @@ import torch
 from verification.cases import corpus
 from verification.cases.case import Case
 from verification.goldens import platform, provenance
-from verification.goldens.compare import default_store
+from verification.goldens import snapshot as snapshot_module
+from verification.goldens.checkout import Checkout
+from verification.goldens.compare import default_store, golden_of
 from verification.goldens.digest import input_digest
+from verification.goldens.guard import WritePermit
 from verification.goldens.platform import ANY, holds_everywhere, platform_key, platform_of
 from verification.goldens.snapshot import GoldenSnapshotExtension
+from verification.goldens.store import GoldenStore
 from verification.subjects.live import live_subject
 
 MOST_BYTES = 15 * 2**20  # what the goldens may add to a checkout
@@ -35,7 +39,7 @@ def store():
 @pytest.mark.parametrize("case", corpus(), ids=lambda case: case.id)
 def test_live_gives_the_recorded_outcome(case, live, snapshot):
     """The working tree's arrays, changed inputs, aliases, texts or failure are those of the golden, to the bit."""
-    if default_store().text(case.id, platform_of(case)) is None:
+    if not default_store().has_platform(platform_of(case)):
         pytest.skip(f"no golden here: platform key {platform_of(case)}")
     assert (case, live.run(case)) == snapshot(name=case.id, extension_class=GoldenSnapshotExtension)
 
@@ -67,6 +71,30 @@ def test_provenance_names_each_golden_once(store):
 def test_the_goldens_stay_small(store):
     """All goldens together stay below what a checkout can bear."""
     assert sum(path.stat().st_size for path in store.root.rglob("*") if path.is_file()) < MOST_BYTES
+
+
+def test_a_missing_golden_is_no_snapshot_to_agree_with(tmp_path, monkeypatch):
+    """Once a platform is recorded, a case without its file is not skipped, and finds nothing that it could equal."""
+    empty = GoldenStore(tmp_path)
+    held, missing = [case for case in corpus() if case.stage == "reward.signal" and case.error is None][:2]
+    assert not empty.has_platform(platform_of(missing))
+    outcome = live_subject().run(held)
+    empty.write(golden_of(held, outcome), WritePermit(Checkout(tmp_path), "0" * 40))
+    assert empty.has_platform(platform_of(missing))
+    assert not empty.has_platform(platform_key())
+    monkeypatch.setattr(snapshot_module, "default_store", lambda: empty)
+    found = {case.id: _snapshot(case) for case in (held, missing)}
+    assert found[held.id] is not None
+    assert found[missing.id] is None
+
+
+def _snapshot(case: Case) -> str | None:
+    """What the extension reads for a case."""
+    extension = GoldenSnapshotExtension()
+    location = extension.get_location(test_location=None, index=case.id)
+    return extension.read_snapshot_data_from_location(
+        snapshot_location=location, snapshot_name=case.id, session_id="none"
+    )
 
 
 EVERYWHERE = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import struct
 import warnings
 from collections import Counter
 from random import Random
@@ -18,15 +19,17 @@ from hypothesis import strategies as st
 
 from relax.algorithms.advantages import compute_advantages_and_returns
 from relax.algorithms.rewards import group_carries_reward_signal
+from relax.algorithms.spec import get_algorithm, list_algorithm_names
 from relax.arguments import parse_args
 from relax.rollout.post_process import post_process_rewards
 from verification.cases.case import Case
 from verification.cases.doubtful import DOUBTFUL
 from verification.cases.malformed import MALFORMED, malformed_input
+from verification.cases.malformed_rewards import KEEPS_WHAT_IS_NOT_FINITE, NO_NUMBER, ROUTES, planted
+from verification.frozen.dispatch import post_process_rewards as frozen_post_process_rewards
 
-# A hundred inputs an example under ``ci`` (a hundred examples): ten thousand in all.
-THOROUGH = settings.default.max_examples >= 100
-INPUTS_AN_EXAMPLE = 100 if THOROUGH else 20
+# A hundred examples of a hundred inputs, under every profile: ten seconds of one core.
+EXAMPLES = INPUTS_AN_EXAMPLE = 100
 
 
 class Refused(Exception):
@@ -44,7 +47,7 @@ def run(case: Case) -> list[float] | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a doubtful combination may warn
             return call(case.stage, args, inputs)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         if type(error) not in documented(case):
             raise  # a UnicodeError is a ValueError too, and no documented one
         raise Refused(str(error)) from error
@@ -53,9 +56,13 @@ def run(case: Case) -> list[float] | None:
 
 
 def documented(case: Case) -> tuple[type[Exception], ...]:
-    """ValueError; where one reward a sample is read, TypeError too, for what is no number at all."""
-    one_reward = case.stage == "reward.normalize" and case.algorithm != "gdpo"
-    return (ValueError, TypeError) if one_reward else (ValueError,)
+    """ValueError; where one reward a sample is read, TypeError for what is no number, KeyError for a missing entry."""
+    kinds: tuple[type[Exception], ...] = (ValueError,)
+    if case.stage.startswith("reward."):
+        keyed = case.options.get("reward_key") is not None
+        kinds += (TypeError,) if keyed or case.algorithm != "gdpo" else ()
+        kinds += (KeyError,) if keyed else ()
+    return kinds
 
 
 def call(stage: str, args: Any, inputs: dict[str, Any]) -> list[float] | None:
@@ -106,20 +113,36 @@ def assert_refused(case: Case, words: tuple[str, ...], origin: str) -> None:
 
 
 def assert_sound(case: Case, origin: str) -> str:
-    """The case is refused or gives finite numbers; says which."""
+    """The case is refused or gives finite numbers, on the baseline's routes its very numbers; says which."""
     try:
         result = run(case)
     except Refused:
         return "refused"
-    assert result is None or all(map(math.isfinite, result)), f"{origin} gave {result}: {case}"
+    if case.id.endswith("/drawn-baseline"):
+        assert bits(result) == bits(baseline(case)), f"{origin} is not what the baseline gives: {case}"
+    else:
+        assert result is None or all(map(math.isfinite, result)), f"{origin} gave {result}: {case}"
     return "accepted"
+
+
+def baseline(case: Case) -> list[float]:
+    """What the frozen copies give for a case of ``reward.normalize``."""
+    raw, rewards = frozen_post_process_rewards(case.arguments(), case.fresh_inputs()["samples"])
+    return [*map(float, raw), *rewards]
+
+
+def bits(numbers: list[float] | None) -> bytes:
+    """The doubles' own bytes: NaN equals NaN, and 0 is not -0."""
+    assert numbers is not None
+    return struct.pack(f"<{len(numbers)}d", *numbers)
 
 
 def test_ten_thousand_malformed_inputs() -> None:
     """Every malformed input is refused with its words, every doubtful one is refused or gives finite numbers."""
     tried: Counter[str] = Counter()
 
-    @given(st.integers(0, 2**32 - 1))
+    @given(st.integers(0, 2**64 - 1))
+    @settings(max_examples=EXAMPLES)
     def example(seed: int) -> None:
         for number in range(INPUTS_AN_EXAMPLE):
             origin = f"Random('{seed}/{number}')"
@@ -133,12 +156,10 @@ def test_ten_thousand_malformed_inputs() -> None:
                 tried[f"{kind} {assert_sound(DOUBTFUL[kind](rng), f'{kind} of {origin}')}"] += 1
 
     example()
-    assert sum(tried.values()) >= settings.default.max_examples * INPUTS_AN_EXAMPLE
-    if THOROUGH:
-        assert sum(tried.values()) >= 10_000
-        expected = {*MALFORMED, *(f"{kind} {end}" for kind in DOUBTFUL for end in ("refused", "accepted"))}
-        assert set(tried) == expected
-        assert min(tried.values()) >= 20
+    assert sum(tried.values()) >= 10_000
+    expected = {*MALFORMED, *(f"{kind} {end}" for kind in DOUBTFUL for end in ("refused", "accepted"))}
+    assert set(tried) == expected
+    assert min(tried.values()) >= 20
 
 
 @pytest.mark.parametrize("kind", MALFORMED)
@@ -154,6 +175,52 @@ def test_the_makers_are_deterministic(kind: str) -> None:
     first, second = (malformed_input(kind, Random("seed"))[0] for _ in range(2))
     assert snapshot(first.fresh_inputs()) == snapshot(second.fresh_inputs())
     assert first.options.keys() == second.options.keys()
+
+
+WAYS = [(algorithm, name) for name, route in ROUTES.items() for algorithm in route.algorithms]
+
+
+def test_the_ways_cover_every_algorithm() -> None:
+    """Each algorithm has a way with --reward-key, and each with a single reward every kind of way."""
+    assert {algorithm for algorithm, route in WAYS if ROUTES[route].keyed} == set(list_algorithm_names())
+    for kind in ("plain", "signal", "custom"):
+        single = {name for name in list_algorithm_names() if not get_algorithm(name).uses_reward_components}
+        assert {algorithm for algorithm, route in WAYS if route == kind} == single
+
+
+@pytest.mark.parametrize(("algorithm", "route"), WAYS)
+@pytest.mark.parametrize("fault", NO_NUMBER)
+def test_no_way_lets_a_value_through_that_is_no_number(algorithm: str, route: str, fault: str) -> None:
+    """Whatever the algorithm and the route: what is no number is refused with its sample and its group."""
+    for number in range(3):
+        rng = Random(f"{algorithm}/{route}/{fault}/{number}")
+        assert_refused(*planted(algorithm, route, NO_NUMBER[fault](rng), rng), f"{fault} {number}")
+
+
+@pytest.mark.parametrize(("algorithm", "route"), WAYS)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_passes_on_the_documented_routes_alone(algorithm: str, route: str, value: float) -> None:
+    """There it gives the baseline's bits (a group's signal: False); everywhere else it is refused with its place."""
+    case, words = planted(algorithm, route, value, Random(f"{algorithm}/{route}"))
+    if (algorithm, route) not in KEEPS_WHAT_IS_NOT_FINITE:
+        assert_refused(case, words, f"{value} by {route}")
+        return
+    result = run(case)
+    if ROUTES[route].signal:
+        assert group_carries_reward_signal(case.arguments(), case.fresh_inputs()["samples"]) is False
+    elif algorithm != "rloo":  # the baseline had none
+        assert bits(result) == bits(baseline(case))
+    else:
+        assert result is not None
+        assert bits([value]) in {bits([number]) for number in result}
+
+
+def test_the_exception_is_the_baseline_s_alone() -> None:
+    """No components, nothing correctly rounded: only single rewards that the baseline's formulas or nothing touches."""
+    assert {route for _, route in KEEPS_WHAT_IS_NOT_FINITE} == set(ROUTES) - {"exact"}
+    assert "gdpo" not in {algorithm for algorithm, _ in KEEPS_WHAT_IS_NOT_FINITE}
+    leave_one_out = {route for algorithm, route in KEEPS_WHAT_IS_NOT_FINITE if algorithm == "rloo"}
+    assert leave_one_out == {"custom", "signal", "keyed-signal"}
 
 
 def test_the_check_notices_a_changed_input() -> None:

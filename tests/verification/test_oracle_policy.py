@@ -21,7 +21,7 @@ def policy_case(algorithm, old, new, advantages, *, masks=None, rollout=None, **
         "old_log_probs": [np.array(old)],
         "log_probs": [np.array(new)],
         "advantages": [np.array(advantages)],
-        "loss_masks": [np.array(masks or [1.0] * len(old))],
+        "loss_masks": None if masks is None else [np.array(masks)],
         "rollout_log_probs": None if rollout is None else [np.array(rollout)],
     }
     return Case("oracle/policy", "policy.loss", algorithm, inputs, options)
@@ -100,6 +100,22 @@ class TestPolicy:
         mean = sum((o - n) * m for o, n, m in zip(OLD, NEW, MASKS, strict=True)) / 5
         assert doubles_of(found["ppo_kl"]) == [mean] * 6
         assert doubles_of(found["grad.log_probs[0]"])[2] == 0.0
+
+    @pytest.mark.parametrize(("algorithm", "options"), [("gspo", {}), ("grpo", {"use_opsm": True, "opsm_delta": 0.3})])
+    def test_no_masks_are_ones(self, algorithm, options):
+        """Where a mask is read, none means ones, and a mask of booleans the 0 and 1 that they stand for."""
+        none, ones, holes = (
+            evaluate(policy_case(algorithm, OLD, NEW, ADVANTAGES, masks=masks, **options))
+            for masks in (None, [True] * 6, [True, True, False, True, True, True])
+        )
+        floats = evaluate(policy_case(algorithm, OLD, NEW, ADVANTAGES, masks=MASKS, **options))
+        assert {name: doubles_of(exact) for name, exact in none.items()} == {
+            name: doubles_of(exact) for name, exact in ones.items()
+        }
+        assert doubles_of(holes["loss"]) == doubles_of(floats["loss"])
+        assert doubles_of(none["loss"]) != doubles_of(holes["loss"])
+        mean = sum(o - n for o, n in zip(OLD, NEW, strict=True)) / 6
+        assert algorithm != "gspo" or doubles_of(none["ppo_kl"]) == pytest.approx([mean] * 6, rel=1e-15)  # one rounding
 
     def test_masks_and_weights_multiply_the_loss(self):
         """OPSM drops tokens of negative advantage, TIS cuts the weight at its bound, IcePop drops what is outside."""

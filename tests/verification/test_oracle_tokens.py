@@ -8,7 +8,9 @@ from decimal import Decimal, getcontext
 from fractions import Fraction
 from typing import ClassVar
 
+import numpy as np
 import pytest
+import torch
 from flint import fmpq
 
 from tests.verification.oracle_readings import doubles_of, floats_of, tokens
@@ -97,6 +99,24 @@ class TestReturns:
         sums = [float(Fraction(a) + Fraction(v)) for a, v in zip(expected, values, strict=True)]
         assert doubles_of(found["returns[0]"]) == pytest.approx(sums, rel=1e-14)
 
+    def test_gae_of_float64_values(self):
+        """The token rewards are float32, each operation of theirs rounded; all else is in the doubles themselves."""
+        kl, values, reward = [0.1, -1.1, 0.3], [1 / 3, 2.1, -0.7], 3.3
+        kl_rows, value_rows = tokens(kl), tokens(values, dtype=np.float64)
+        penalties = (kl_rows[0] * np.float32(-self.COEFFICIENT)).astype(np.float32)
+        penalties[-1] = np.float32(penalties[-1] + np.float32(reward))
+        gamma, carry = Fraction(self.GAMMA), Fraction(self.GAMMA * self.LAMBD)
+        pairs = zip(penalties.tolist(), [*values[1:], 0.0], values, strict=True)
+        deltas = [Fraction(r) + gamma * Fraction(n) - Fraction(v) for r, n, v in pairs]
+        sums = [sum(carry ** (later - j) * deltas[later] for later in range(j, 3)) for j in range(3)]
+        found = self.evaluate("ppo", rewards=[reward], kl=kl_rows, values=value_rows)
+        assert doubles_of(found["advantages[0]"]) == [float(exact) for exact in sums]
+        assert doubles_of(found["returns[0]"]) == [float(x + Fraction(v)) for x, v in zip(sums, values, strict=True)]
+        assert {(exact.dtype, exact.grid) for exact in found.values()} == {(torch.float64, torch.float64)}
+        single_rows = self.evaluate("ppo", rewards=[reward], kl=kl_rows, values=tokens(values))
+        assert doubles_of(single_rows["advantages[0]"]) != doubles_of(found["advantages[0]"])
+        assert single_rows["advantages[0]"].grid == torch.float32
+
     def test_broadcasts(self):
         """A score reaches each token; the masked form keeps it where the mask is one."""
         kl = tokens([0.0, 0.0, 0.0], [])
@@ -125,7 +145,7 @@ class TestTokenNormalization:
     VALUES, MASKS = ([1.0, -2.0, 0.5], [4.0, 0.25]), ([1.0, 0.0, 1.0], [1.0, 1.0])
 
     def evaluate(self, algorithm, values=VALUES, masks=MASKS):
-        inputs = {"advantages": tokens(*values), "loss_masks": tokens(*masks)}
+        inputs = {"advantages": tokens(*values), "loss_masks": masks and tokens(*masks)}
         case = Case("oracle/tokens", "advantage.normalize", algorithm, inputs, {"normalize_advantages": True})
         return evaluate(case)
 
@@ -155,6 +175,13 @@ class TestTokenNormalization:
         assert flat == pytest.approx(expected, rel=1e-14)  # one rounding each
         assert flat[1] == 0.0
 
+    def test_no_masks_are_ones(self):
+        """Without masks every token counts."""
+        for algorithm in ("grpo", "reinforce_plus_plus"):
+            ones = self.evaluate(algorithm, masks=([1.0] * 3, [1.0] * 2))
+            none = self.evaluate(algorithm, masks=None)
+            assert [doubles_of(none[name]) for name in ones] == [doubles_of(exact) for exact in ones.values()]
+
     def test_a_variance_lost_to_one_pass_is_not_judged(self):
         """Values of 1e3 with a spread of 0.05 leave no digit of the one-pass variance; the two-pass one keeps most."""
         values = ([1e3, 1e3 + 0.05, 1e3 + 0.1],)
@@ -170,10 +197,12 @@ class TestTokenNormalization:
 class TestReducers:
     """The reduced loss."""
 
-    def evaluate(self, *, per_token=False, full=None):
+    MASKS = ([1.0, 0.0, 1.0], [0.0], [])
+
+    def evaluate(self, *, per_token=False, full=None, masks=MASKS, dtype=np.float32):
         inputs = {
             "values": tokens([1.0, 2.0, 4.0], [8.0], []),
-            "loss_masks": tokens([1.0, 0.0, 1.0], [0.0], []),
+            "loss_masks": masks and tokens(*masks, dtype=dtype),
             "full_loss_masks": full and tokens(*full),
         }
         return evaluate(Case("oracle/reduce", "loss.reduce", "grpo", inputs, {"calculate_per_token_loss": per_token}))
@@ -196,3 +225,18 @@ class TestReducers:
         found = self.evaluate(full=([1.0] * 5, [1.0, 1.0], [1.0]))
         assert doubles_of(found["loss"]) == [1.0]
         assert found["grad.values[0]"].values[0] == fmpq(1, 5)
+
+    def test_no_masks_are_ones(self):
+        """Without masks every token counts, in the loss, in its denominator and in its gradient."""
+        found = self.evaluate(masks=None)
+        assert found["loss"].values == (fmpq(7, 3) + 8,)
+        assert found["grad.values[0]"].values == (fmpq(1, 3),) * 3
+        assert doubles_of(self.evaluate(masks=None, per_token=True)["loss"]) == [15.0]
+
+    @pytest.mark.parametrize("dtype", [np.int64, np.bool_])
+    def test_masks_of_another_dtype(self, dtype):
+        """Integers and booleans count as the 0 and 1 that they stand for."""
+        found, expected = self.evaluate(dtype=dtype), self.evaluate()
+        assert {name: exact.values for name, exact in found.items()} == {
+            name: exact.values for name, exact in expected.items()
+        }

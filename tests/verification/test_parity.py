@@ -25,7 +25,7 @@ from verification.judges.comparison import Comparison
 from verification.parity import coverage, run_parity
 from verification.parity.compare import compare_dispatch, compare_routing, recorded_subjects
 from verification.parity.inputs import make_case
-from verification.parity.kernels import FROZEN_KERNELS, LIVE_KERNELS, Kernel
+from verification.parity.kernels import FROZEN_KERNELS, LIVE_KERNELS, Kernel, masks_as_numbers
 from verification.parity.recorders import recording
 from verification.parity.routing import MISSING_FROM_THE_OLD_TABLE, OLD_ALGORITHMS, OLD_ROLE_SETS, OLD_ROUTES, old_roles
 from verification.parity.snapshots import difference, snapshot
@@ -294,6 +294,28 @@ class TestSwitches:
         assert len(set(rows)) == len(rows)
 
 
+class TestMasksAsNumbers:
+    def test_dtypes_without_a_difference(self) -> None:
+        """Integers and booleans read as the float32 that they count as, in both kinds of mask; nothing is changed."""
+        numbers = [torch.tensor([1.0, 0.0])]
+        for dtype in (torch.int64, torch.bool, torch.float32):
+            given = {"loss_masks": [numbers[0].to(dtype)], "full_loss_masks": [numbers[0].to(dtype)], "kl_coef": 0.1}
+            before = snapshot(given["loss_masks"])
+            read = masks_as_numbers(given)
+            assert snapshot(read["loss_masks"]) == snapshot(read["full_loss_masks"]) == snapshot(numbers)
+            assert read["kl_coef"] == 0.1
+            assert snapshot(given["loss_masks"]) == before
+
+    def test_what_stays_a_difference(self) -> None:
+        """Another mask, masks of double precision, and a mask that is missing where there is no KL still show."""
+        ones = snapshot([torch.ones(2)])
+        assert snapshot(masks_as_numbers({"loss_masks": [torch.tensor([1, 0])]})["loss_masks"]) != ones
+        double = masks_as_numbers({"loss_masks": [torch.ones(2, dtype=torch.float64)]})
+        assert snapshot(double["loss_masks"]) != ones
+        assert masks_as_numbers({"loss_masks": None})["loss_masks"] is None
+        assert snapshot(masks_as_numbers({"loss_masks": None, "kl": [torch.zeros(2)]})["loss_masks"]) == ones
+
+
 NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
 
 UNEQUAL: list[tuple[Any, Any, str]] = [
@@ -394,3 +416,33 @@ class TestCoverage:
             (found,) = [one for one in self.covered(corpus) if not one.agrees]
         assert found.what == "POLICY_LOSS_FNS/added"
         assert "LIVE_KERNELS" in found.detail
+
+
+class TestRegistered:
+    def test_every_algorithm_is_asked(self) -> None:
+        """Each registered algorithm has a valid case of every stage that it may run."""
+        found = coverage.compare_registered()
+        assert [one.detail for one in found if not one.agrees] == []
+        assert {one.algorithm for one in found} == set(spec.list_algorithm_names())
+
+    def test_an_algorithm_that_no_case_asks_is_found(self) -> None:
+        """One more registry entry, though made of lines that exist, fails at every stage, with the remedy."""
+        added = dataclasses.replace(spec.ALGORITHM_SPECS["grpo"], name="added")
+        with mock.patch.dict(spec.ALGORITHM_SPECS, added=added):
+            found = [one for one in coverage.compare_registered() if not one.agrees]
+        assert [one.what for one in found] == list(coverage.ROUTED_STAGES)
+        assert all("no valid case of" in one.detail and "asks added" in one.detail for one in found)
+
+    def test_a_stage_that_no_case_asks_is_found(self, corpus: list[Case]) -> None:
+        """Without its objective's cases, or with refused ones alone, an algorithm is told with the stage."""
+        kept = [
+            dataclasses.replace(case, error=("x",)) if case.stage == "policy.loss" else case
+            for case in corpus
+            if case.algorithm == "gdpo"
+        ]
+        found = [one for one in coverage.compare_registered(kept) if not one.agrees and one.algorithm == "gdpo"]
+        assert [one.what for one in found] == ["policy.loss"]
+
+    def test_run_parity_asks(self, whole: list[Comparison]) -> None:
+        """The whole run holds these comparisons."""
+        assert {one.algorithm for one in whole if one.against == "corpus"} == set(spec.list_algorithm_names())

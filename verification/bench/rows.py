@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -167,33 +169,30 @@ def returns() -> Iterator[Row]:
 
 def start_up() -> Iterator[Row]:
     """What the registry adds to a bare interpreter, and how long help takes in all."""
-    for name, arguments, reference_name, reference, budget in (
-        (
-            "import relax.algorithms.spec",
-            ["-c", "import relax.algorithms.spec"],
-            "bare Python",
-            lambda: _python("pass"),
-            40,
-        ),
-        ("python -m relax.arguments --help", ["-m", "relax.arguments", "--help"], "nothing", lambda: None, 250),
-    ):
-        yield compare(
-            name,
-            lambda arguments=arguments: _run(arguments),
-            reference_name,
-            reference,
-            measure="ms more",
-            target=budget,
-            rounds=15,
-        )
+    yield compare(
+        "import relax.algorithms.spec",
+        partial(_python, "-c", "import relax.algorithms.spec"),
+        "bare Python",
+        partial(_python, "-c", "pass"),
+        measure="ms more",
+        target=40,
+        rounds=25,
+    )
+    yield compare(
+        "python -m relax.arguments --help",
+        partial(_python, "-m", "relax.arguments", "--help"),
+        "nothing",
+        lambda: None,
+        measure="ms more",
+        target=250,
+        rounds=15,
+    )
 
 
-def _python(code: str) -> None:
-    _run(["-c", code])
-
-
-def _run(arguments: list[str]) -> None:
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+def _python(*arguments: str) -> None:
+    """One interpreter, with compiled modules kept as usual."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=environment)
 
 
 def _same(expected: torch.Tensor, actual: torch.Tensor) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from verification.cases.case import Case
 from verification.cases.families import BROADCAST, required_options
 from verification.cases.integers import Integers
-from verification.cases.tokens import MASK_KINDS, masks, noise
+from verification.cases.tokens import MASK_KINDS, masks, noise, other_masks
 
 PROMPT_LENGTH = 5
 
@@ -24,6 +24,8 @@ def advantage_cases() -> Iterator[Case]:
     yield from masked_broadcast()
     yield from returns()
     yield from gae()
+    yield from gae_in_float64()
+    yield from kinds_of_masks()
 
 
 def advantage_case(
@@ -161,3 +163,39 @@ def gae() -> Iterator[Case]:
         "ppo", "empty-response", rewards[:3], noise(stream, WITH_EMPTY), values=noise(stream, WITH_EMPTY), gamma=0.9,
         lambd=0.95, error=("response 1",),
     )  # fmt: skip
+
+
+def gae_in_float64() -> Iterator[Case]:
+    """PPO with a critic of double precision: rewards and KL are float32 still, the rest is in the values' dtype."""
+    stream = Integers("advantage/gae/float64")
+    rewards, kl = rewards_for(stream, 4), noise(stream, MIXED)
+    values = [array.astype(np.float64) / 3 for array in noise(stream, MIXED)]  # doubles that are no float32
+    for gamma, lambd, kl_coef in ((0.9, 0.95, 0.1), (1.0, 1.0, 0.0), (0.99, 0.0, 0.05), (0.0, 0.5, 0.1)):
+        yield advantage_case(
+            "ppo", f"float64-gamma{gamma}-lambd{lambd}-kl{kl_coef}", rewards, kl, values=values, gamma=gamma,
+            lambd=lambd, kl_coef=kl_coef,
+        )  # fmt: skip
+    for length in (1, 128, 129, 257):
+        stream = Integers(f"advantage/gae/float64/{length}")
+        lengths = (length, 3)
+        values = [array.astype(np.float64) / 7 for array in noise(stream, lengths)]
+        yield advantage_case(
+            "ppo", f"float64-length-{length}", rewards_for(stream, 2), noise(stream, lengths), values=values,
+            gamma=0.99, lambd=0.95, kl_coef=0.05,
+        )  # fmt: skip
+    near = [1.0 + np.arange(n, dtype=np.float64) * 2.0**-40 for n in (4, 2)]
+    yield advantage_case(
+        "ppo", "float64-below-float32", [0.5, -0.5], noise(stream, (4, 2)), values=near, gamma=1.0, lambd=1.0,
+        note="values whose differences float32 does not hold",
+    )  # fmt: skip
+
+
+def kinds_of_masks() -> Iterator[Case]:
+    """Masks of integers and booleans, for the two formulas that read them."""
+    lengths = (7, 1, 12, 2)
+    stream = Integers("advantage/mask/kinds")
+    kl, rewards = noise(stream, lengths), rewards_for(stream, 4)
+    for kind, other in other_masks(stream, lengths):
+        for algorithm in ("reinforce_plus_plus", "reinforce_plus_plus_baseline"):
+            if other is not None:  # without masks: "no-mask"
+                yield advantage_case(algorithm, f"mask-{kind}", rewards, kl, loss_masks=other, gamma=0.9, kl_coef=0.1)

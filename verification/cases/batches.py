@@ -17,6 +17,7 @@ from verification.cases.tokens import noise
 def batch_cases() -> Iterator[Case]:
     """All of them."""
     yield from columns()
+    yield from edges()
     yield from plans()
     yield from refusals()
 
@@ -56,6 +57,20 @@ def columns() -> Iterator[Case]:
             yield batch_case(f"{kind}-n{count}", rewards, [count])
         rewards = as_float32(column(Integers(f"batches/{kind}/two"), 16))
         yield batch_case(f"{kind}-two", rewards, [8, 8])
+
+
+def edges() -> Iterator[Case]:
+    """Batches on the edge of what a fast path can decide: exact arithmetic settles some outputs of each."""
+    yield batch_case("ends-and-small-n5", as_float32([3e38, -3e38, 1e5, -7.0, 2.5e-3]), [5])
+    yield batch_case("few-ulps-n5", [16777211.0, 16777214.0, 16777203.0, 16777210.0, 16777203.0], [5])
+    yield batch_case("subnormals-n3", [2.0**-140, -(2.0**-140), 0.0], [3])
+    end = 2.185281776027457e38
+    rising = [1.1758936907661198e22, 1.1758938033561105e22, 1.1758934655861384e22]
+    around = [*rising, *rising[::-1]]
+    low = 1.175893578176129e22
+    yield batch_case(
+        "extremes-and-neighbours-n12", as_float32([end, -end, 3.527680396758415e22, low, *around, low, low]), [12]
+    )
 
 
 def plans() -> Iterator[Case]:

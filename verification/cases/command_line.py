@@ -16,6 +16,12 @@ NEEDED = {
     "gdpo": KEYS,
 }
 
+# Options whose text names something: a blank one is the leftover of a variable that was not set.
+BLANK = (
+    "--custom-rm-path", "--custom-reward-post-process-path", "--agentic-custom-advantage-path",
+    "--dynamic-sampling-filter-path", "--reward-key", "--save", "--load",
+)  # fmt: skip
+
 
 def command_line_cases() -> Iterator[Case]:
     """All of them."""
@@ -49,6 +55,7 @@ def accepted() -> Iterator[Case]:
         "custom-rm": "--custom-rm-path my.rewards.score",
         "hook": "--custom-reward-post-process-path verification.cases.hooks.doubled",
         "custom-advantage": "--agentic-custom-advantage-path verification.cases.hooks.doubled",
+        "hook-colon": "--custom-reward-post-process-path verification.cases.hooks:doubled",
         "filter": "--dynamic-sampling-filter-path relax.rollout.filters.keep_groups_with_signal",
         "raw": "--disable-rewards-normalization",
         "nostd": "--disable-grpo-std-normalization",
@@ -77,6 +84,7 @@ def accepted() -> Iterator[Case]:
     yield line("gdpo", "weights", "--gdpo-reward-weights 1.0 0.5")
     yield line("gdpo", "three", "--gdpo-reward-keys a b c --gdpo-reward-weights 1 -0.5 0", bare=True)
     yield line("gdpo", "filter", "--dynamic-sampling-filter-path relax.rollout.filters.keep_groups_with_signal")
+    yield line("gdpo", "filter-colon", "--dynamic-sampling-filter-path relax.rollout.filters:keep_groups_with_signal")
     yield line("gdpo", "per-token", "--calculate-per-token-loss")
     yield line("gdpo", "g2", "--n-samples-per-prompt 2")
 
@@ -129,7 +137,7 @@ def refused_for_components() -> Iterator[Case]:
 
 
 def refused_numbers() -> Iterator[Case]:
-    """Numbers outside their range, and text that is no number."""
+    """Numbers outside their range or at its end, and text that is no number or blank."""
     outside = {
         "--gamma": ("1.5", "-0.1", "nan"),
         "--lambd": ("1.01", "-1", "inf"),
@@ -159,9 +167,16 @@ def refused_numbers() -> Iterator[Case]:
             yield line("grpo", name, f"{option} {value}", error=(option, value))
     for option in ("--gamma", "--seed", "--kl-coef", "--tis-clip"):
         yield line("grpo", f"{option.removeprefix('--')}-text", f"{option} much", error=(option, "much"))
+    yield line("grpo", "seed-largest", f"--seed {2**63 - 1}")
+    yield line("grpo", "seed-beyond", f"--seed {2**63}", error=("--seed", str(2**63)))
     choices = {"--kl-loss-type": "k4", "--tis-mode": "drop", "--qkv-format": "sbhd", "--loss-type": "dpo"}
     for option, value in choices.items():
         yield line("grpo", f"{option.removeprefix('--')}-unknown", f"{option} {value}", error=(option, value))
+    for option in BLANK:
+        for name, text in (("blank", ""), ("spaces", "  ")):
+            identity = f"arguments.validate/grpo/{option.removeprefix('--')}-{name}"
+            argv = [ESTIMATOR, "grpo", option, text]
+            yield Case(identity, "arguments.validate", "grpo", {"argv": argv}, error=(option, "blank"))
     yield line("grpo", "unknown-option", "--group-size 8", error=("--group-size",))
     yield line("grpo", "abbreviated", "--kl 0.1", error=("--kl",))
     yield line("grpo", "missing-value", "--gamma", error=("--gamma",))

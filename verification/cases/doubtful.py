@@ -13,8 +13,9 @@ import numpy as np
 
 from verification.cases.advantage import advantage_case
 from verification.cases.case import Case
-from verification.cases.families import ALL
-from verification.cases.malformed import HARMLESS, NOT_A_MAPPING, NOT_A_REWARD, NOT_A_SIZE, REFUSED_OPTIONS
+from verification.cases.families import ALL, CENTRE_ONLY, DIVIDE_BY_STD, NO_GROUPS
+from verification.cases.malformed import HARMLESS, NOT_A_SIZE, REFUSED_OPTIONS
+from verification.cases.malformed_rewards import NO_NUMBER, NOT_A_MAPPING, NOT_A_REWARD
 from verification.cases.reward_columns import FLOAT32_MAX, FLOAT32_TINY
 from verification.cases.samples import normalize_case
 
@@ -84,6 +85,27 @@ def one_reward(rng: Random) -> Case:
     return normalize_case(algorithm, "drawn-doubtful", samples, group_size=size, exact_statistics=True)
 
 
+def baseline_rewards(rng: Random) -> Case:
+    """One reward a sample on the baseline's routes, NaN and infinities among them, under switches that may not fit."""
+    algorithm = rng.choice((*DIVIDE_BY_STD, *NO_GROUPS, *CENTRE_ONLY))
+    size = rng.randrange(2, 5)
+    keyed = rng.randrange(3) == 0
+    samples = []
+    for position in range(size * rng.randrange(1, 3)):
+        number = rng.choice((*NUMBERS, float("nan"), float("inf"), float("-inf")))
+        if rng.randrange(24) == 0:
+            number = NO_NUMBER[rng.choice(tuple(NO_NUMBER))](rng)
+        reward = {"score": number} if keyed and rng.randrange(24) else number
+        label = position // size if rng.randrange(24) else rng.choice(LABELS)
+        samples.append({"index": position, "group_index": label, "reward": reward, "custom_advantage": _number(rng)})
+    options: dict[str, Any] = {
+        "reward_key": "score" if keyed else None,
+        "rewards_normalization": rng.randrange(4) > 0,
+        "grpo_std_normalization": rng.randrange(2) > 0,
+    }
+    return normalize_case(algorithm, "drawn-baseline", samples, group_size=size, **options)
+
+
 def _number(rng: Random) -> Any:
     return rng.choice(NUMBERS) if rng.randrange(24) else NOT_A_REWARD[rng.choice(tuple(NOT_A_REWARD))](rng)
 
@@ -130,6 +152,7 @@ DOUBTFUL: dict[str, Callable[[Random], Case]] = {
     "groups": groups,
     "whole-groups": whole_groups,
     "one-reward": one_reward,
+    "baseline-rewards": baseline_rewards,
     "batches": batches,
     "lines": lines,
 }

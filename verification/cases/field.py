@@ -107,7 +107,12 @@ def responses() -> Iterator[Case]:
 
 
 def padding_content() -> Iterator[Case]:
-    """What a mask excludes: zeros, or 1e30, or NaN where the formula does not read it."""
+    """What a mask excludes: zeros, or 1e30, or NaN where the formula does not read it.
+
+    Formulas that multiply by the mask (the reducers, the discounted returns, token normalisation) keep a NaN: NaN
+    times 0 is NaN. Those are the baseline's bits (the cases ``nan-masked`` have them), so for these formulas the
+    padding holds 1e30 here: finite, so that times 0 it is exactly 0, and large, so that a token read anyway shows.
+    """
     mask = np.array([1.0, 1.0, 0.0, 0.0], dtype=np.float32)
     for name, content in (("zeros", 0.0), ("1e30", 1e30)):
         padded = [np.array([0.5, -0.25, content, content], dtype=np.float32)]
@@ -166,6 +171,8 @@ def filters() -> Iterator[Case]:
     constant = {"correctness": [1.0, 0.0, 1.0, 0.0], "format": [0.0, 1.0, 0.0, 1.0]}
     yield gdpo_signal("field-summed-filter-dropped", constant, [1.0, 1.0])
     yield gdpo_signal("field-summed-filter-unequal", constant, [2.0, 1.0])
+    flat_sums = {"correctness": [1.0, 0.0, 1.0, 0.0], "format": [0.0, 0.5, 0.0, 0.5]}
+    yield gdpo_signal("field-summed-filter-flat-sums", flat_sums, [1.0, 2.0])
 
 
 def registry() -> Iterator[Case]:

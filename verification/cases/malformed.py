@@ -7,39 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from random import Random
 from typing import Any
-
-import numpy as np
 
 from verification.cases.batches import batch_case
 from verification.cases.case import Case
 from verification.cases.command_line import line
 from verification.cases.components import KEYS, gdpo_case
 from verification.cases.group_signal import gdpo_signal
-from verification.cases.reward_columns import FLOAT32_MAX
+from verification.cases.malformed_rewards import MALFORMED_REWARDS, NOT_A_MAPPING, NOT_A_REWARD, Maker, Malformed
 from verification.cases.samples import component_rewards
-
-Malformed = tuple[Case, tuple[str, ...]]
-Maker = Callable[[Random], Malformed]
-
-# No real number within float32, though some look like one.
-NOT_A_REWARD: dict[str, Callable[[Random], Any]] = {
-    "none": lambda rng: None,
-    "bool": lambda rng: rng.choice((True, False)),
-    "numpy-bool": lambda rng: np.bool_(rng.choice((True, False))),
-    "text": lambda rng: rng.choice(("", "1", "1.0", "nan", "good")),
-    "complex": lambda rng: complex(rng.randrange(3), 0),
-    "decimal": lambda rng: Decimal(rng.randrange(3)),
-    "list": lambda rng: [float(rng.randrange(3))],
-    "mapping": lambda rng: {"score": 1.0},
-    "nan": lambda rng: rng.choice((float("nan"), np.float32("nan"), np.float64("nan"))),
-    "infinity": lambda rng: rng.choice((float("inf"), float("-inf"), np.float32("inf"))),
-    "beyond-float32": lambda rng: rng.choice((1e39, -1e300, 10**40, 10**400, FLOAT32_MAX * (1 + 2.0**-52))),
-}
-
-NOT_A_MAPPING: tuple[Any, ...] = (None, 1.0, 0, "good", [1.0, 2.0], (1.0,), True)
 
 NOT_A_SIZE: tuple[Any, ...] = (-1, 1.0, 2.5, None, "2", True, float("nan"), [1])
 
@@ -125,16 +102,25 @@ def _options(rng: Random, words: Sequence[str], **options: Any) -> Malformed:
     return replace(case, options={**case.options, **options}, error=tuple(words)), tuple(words)
 
 
+NOT_KEYS: tuple[Any, ...] = (
+    None, [], ["correct"], ["correct", "correct"], ["correct", "format", "correct"], ["correct", None], [["a"], ["b"]],
+    "ab", 5,
+)  # fmt: skip
+
+NOT_WEIGHTS: tuple[Any, ...] = (
+    [], [1.0], [1.0] * 3, [1.0, float("nan")], [float("-inf"), 1.0], [0.0, 0.0], [0.0, -0.0], [None, "x"], [1.0, True],
+    [1j, 1.0], [10**400, 1.0], "12", 5,
+)  # fmt: skip
+
+
 def keys(rng: Random) -> Malformed:
-    """No key, one key, or one twice."""
-    wrong = rng.choice((None, [], ["correct"], ["correct", "correct"], ["correct", "format", "correct"]))
-    return _options(rng, ["keys"], gdpo_reward_keys=wrong, gdpo_reward_weights=None)
+    """No key, one key, one twice, one that is no text, or no list at all."""
+    return _options(rng, ["keys"], gdpo_reward_keys=rng.choice(NOT_KEYS), gdpo_reward_weights=None)
 
 
 def weights(rng: Random) -> Malformed:
-    """Another number of weights than keys, one that is not finite, or zeros alone."""
-    wrong = rng.choice(([], [1.0], [1.0] * 3, [1.0, float("nan")], [float("-inf"), 1.0], [0.0, 0.0], [0.0, -0.0]))
-    return _options(rng, ["weights"], gdpo_reward_weights=wrong)
+    """Another number of weights than keys, one that is no finite number, zeros alone, or no list at all."""
+    return _options(rng, ["weights"], gdpo_reward_weights=rng.choice(NOT_WEIGHTS))
 
 
 def overflow(rng: Random) -> Malformed:
@@ -218,6 +204,7 @@ REFUSED_OPTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("--advantage-estimator gpdo", ("--advantage-estimator", "gpdo")),
     ("--no-such-option 3", ("--no-such-option",)),
     ("--seed x", ("--seed", "x")),
+    (f"--seed {2**63}", ("--seed", str(2**63))),
 )
 
 HARMLESS = ("--seed 3", "--use-opsm", "--num-rollout 2", "--save out", "--kl-loss-type k3", "--qkv-format bshd")
@@ -246,6 +233,7 @@ MALFORMED: dict[str, Maker] = {
     "score": score,
     "lists": lists,
     "command-line": command_line,
+    **MALFORMED_REWARDS,
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from verification.cases.case import Case
 from verification.cases.families import ALL, TOKEN_GLOBAL, TOKEN_WHITEN
 from verification.cases.integers import Integers
-from verification.cases.tokens import MASK_KINDS, constant, masks, noise
+from verification.cases.tokens import MASK_KINDS, constant, masks, noise, other_masks
 
 MIXED = (7, 1, 12, 2)
 
@@ -20,6 +20,8 @@ def normalization_cases() -> Iterator[Case]:
         yield from of_every_algorithm(algorithm)
     for algorithm in ("ppo", "grpo", *TOKEN_GLOBAL):
         yield from of_each_formula(algorithm)
+    yield from kinds_of_masks()
+    yield from not_numbers()
     yield from switched_off()
 
 
@@ -27,7 +29,7 @@ def normalize_case(
     algorithm: str,
     rest: str,
     advantages: Sequence[np.ndarray],
-    loss_masks: Sequence[np.ndarray],
+    loss_masks: Sequence[np.ndarray] | None,
     *,
     on: bool = True,
     error: tuple[str, ...] | None = None,
@@ -86,6 +88,29 @@ def of_each_formula(algorithm: str) -> Iterator[Case]:
     yield normalize_case(algorithm, "empty-response", noise(stream, lengths), masks("full", stream, lengths))
     fractions = [array * np.float32(0.25) for array in full]
     yield normalize_case(algorithm, "fractional-mask", tokens, fractions, note="n counts the mask's sum")
+
+
+def kinds_of_masks() -> Iterator[Case]:
+    """No masks, and masks of integers and booleans: every token counts, or those whose mask is 1."""
+    stream = Integers("normalization/mask/kinds")
+    lengths = (7, 0, 12, 2)
+    tokens = noise(stream, lengths)
+    for kind, other in other_masks(stream, lengths):
+        for algorithm in (*TOKEN_WHITEN, *TOKEN_GLOBAL) if kind == "none" else ("ppo", *TOKEN_GLOBAL):
+            yield normalize_case(algorithm, f"mask-{kind}", tokens, other)
+    for algorithm in ("grpo", *TOKEN_GLOBAL):
+        yield normalize_case(algorithm, "off-no-mask", tokens, None, on=False)
+
+
+def not_numbers() -> Iterator[Case]:
+    """NaN and infinity under the mask, and without one."""
+    odd = [np.array([0.5, np.nan, 0.25], dtype=np.float32), np.array([np.inf, 0.5], dtype=np.float32)]
+    hidden = [np.array([1.0, 0.0, 1.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32)]
+    for algorithm in ("grpo", *TOKEN_GLOBAL):
+        yield normalize_case(
+            algorithm, "nan-masked", odd, hidden, note="the mask multiplies: a NaN stays one, in every token's mean"
+        )
+        yield normalize_case(algorithm, "not-numbers", odd, None)
 
 
 def switched_off() -> Iterator[Case]:

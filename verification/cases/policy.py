@@ -11,7 +11,7 @@ import numpy as np
 from verification.cases.case import Case
 from verification.cases.families import ALL
 from verification.cases.integers import Integers
-from verification.cases.tokens import constant, log_probs, masks, moved, noise
+from verification.cases.tokens import constant, log_probs, masks, moved, noise, other_masks
 
 LENGTHS = (5, 1, 8, 2)
 
@@ -29,7 +29,7 @@ class Rollout:
     old: Sequence[np.ndarray]
     new: Sequence[np.ndarray]
     advantages: Sequence[np.ndarray]
-    masks: Sequence[np.ndarray]
+    masks: Sequence[np.ndarray] | None
     rollout: Sequence[np.ndarray] | None = None
 
 
@@ -42,6 +42,7 @@ def policy_cases() -> Iterator[Case]:
     yield from sequence_masks()
     yield from importance_weights()
     yield from edges()
+    yield from kinds_of_masks()
 
 
 def policy_case(
@@ -214,3 +215,15 @@ def edges() -> Iterator[Case]:
     yield policy_case("grpo", "extreme-ratios-dual", extreme, eps_clip_c=3.0)
     yield policy_case("grpo", "long", rollout("long", by=0.5, lengths=(257, 40), mask="holes"))
     yield policy_case("gspo", "long", rollout("long", by=0.5, lengths=(257, 40), mask="holes"))
+
+
+def kinds_of_masks() -> Iterator[Case]:
+    """No masks, and masks of integers and booleans: where they are read, by a sequence-level ratio and by OPSM."""
+    tokens = replace(rollout("mask/kinds", by=0.5), advantages=constant(LENGTHS, [-0.7, -1.1, -0.3, 1.9]))
+    for name, other in other_masks(Integers("policy/mask/kinds"), LENGTHS):
+        given = replace(tokens, masks=other)
+        for algorithm in ALL:
+            yield policy_case(algorithm, f"mask-{name}", given)
+        for algorithm in ONE_OF_EACH:
+            yield policy_case(algorithm, f"mask-{name}-opsm", given, use_opsm=True, opsm_delta=0.05)
+        yield policy_case("gspo", f"mask-{name}-tis", given, use_tis=True)

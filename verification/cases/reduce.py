@@ -9,7 +9,7 @@ import numpy as np
 from verification.cases.case import Case
 from verification.cases.families import ALL
 from verification.cases.integers import Integers
-from verification.cases.tokens import MASK_KINDS, constant, masks, noise
+from verification.cases.tokens import MASK_KINDS, constant, masks, noise, other_masks
 
 MIXED = (7, 1, 12, 2)
 REDUCERS = {"mean": False, "sum": True}
@@ -25,13 +25,14 @@ def reduce_cases() -> Iterator[Case]:
             )
         yield from masks_and_values(name, per_token)
         yield from context_parallel(name, per_token)
+        yield from kinds_of_masks(name, per_token)
 
 
 def reduce_case(
     algorithm: str,
     rest: str,
     values: Sequence[np.ndarray],
-    loss_masks: Sequence[np.ndarray],
+    loss_masks: Sequence[np.ndarray] | None,
     per_token: bool,
     *,
     full_loss_masks: Sequence[np.ndarray] | None = None,
@@ -96,4 +97,26 @@ def context_parallel(name: str, per_token: bool) -> Iterator[Case]:
         "grpo", f"{name}-cut-empty-slice", [noise(stream, (3,))[0], np.zeros(0, dtype=np.float32)],
         [full[0][:3], full[1][:0]], per_token, full_loss_masks=full,
         note="this rank holds no token of the second response",
+    )  # fmt: skip
+
+
+def kinds_of_masks(name: str, per_token: bool) -> Iterator[Case]:
+    """No masks, and masks of integers and booleans, also beside full masks of another dtype."""
+    stream = Integers("reduce/mask/kinds")
+    lengths = (7, 0, 12, 2)
+    values = noise(stream, lengths)
+    for kind, other in other_masks(stream, lengths):
+        for algorithm in ALL if kind == "none" else ("grpo",):
+            yield reduce_case(algorithm, f"{name}-mask-{kind}", values, other, per_token)
+        if other is not None:
+            yield reduce_case(
+                "grpo", f"{name}-cut-{kind}", [array[:3] for array in values], [array[:3] for array in other],
+                per_token, full_loss_masks=other,
+            )  # fmt: skip
+    zero = [np.zeros(length, dtype=np.bool_) for length in lengths]
+    yield reduce_case("grpo", f"{name}-mask-bool-zero", values, zero, per_token)
+    full = [np.ones(length, dtype=np.float32) for length in lengths]
+    yield reduce_case(
+        "grpo", f"{name}-cut-none", [array[:3] for array in values], None, per_token, full_loss_masks=full,
+        note="every token of this rank counts; the denominator is the whole response's",
     )  # fmt: skip

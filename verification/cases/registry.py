@@ -20,11 +20,13 @@ from verification.cases.policy import policy_cases
 from verification.cases.real import real_cases
 from verification.cases.reduce import reduce_cases
 from verification.cases.reward import reward_cases
+from verification.cases.reward_refusals import reward_refusal_cases
 from verification.cases.roles import role_cases
 from verification.cases.vectors import vector_cases
 
 SOURCES: dict[str, Callable[[], Iterator[Case]]] = {
     "reward": reward_cases,
+    "reward refusals": reward_refusal_cases,
     "components": component_cases,
     "signal": signal_cases,
     "kl": kl_cases,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from verification.cases.case import Case
 from verification.cases.families import CENTRE_ONLY, GROUPED, LEAVE_ONE_OUT, NO_GROUPS, SINGLE_REWARD
 from verification.cases.integers import Integers
-from verification.cases.reward_columns import EXTREME, FINITE, FLOAT32_MAX, large_positive, scores, tenths
+from verification.cases.reward_columns import EXTREME, FINITE, large_positive, scores, tenths
 from verification.cases.samples import normalize_case, samples_of
 
 SIZES = (2, 3, 4, 5, 8, 16, 17, 32, 64)
@@ -17,10 +17,11 @@ def reward_cases() -> Iterator[Case]:
     """All of them."""
     yield from kinds()
     yield from sizes()
+    yield from booleans()
+    yield from ties()
     yield from exact()
     yield from layouts()
     yield from switches()
-    yield from refusals()
 
 
 def kinds() -> Iterator[Case]:
@@ -64,6 +65,18 @@ def sizes() -> Iterator[Case]:
     many = [scores(stream, 4) for _ in range(40)]
     for algorithm in ("grpo", *CENTRE_ONLY, *LEAVE_ONE_OUT):
         yield normalize_case(algorithm, "scores-40-groups-g4", samples_of(many), group_size=4)
+
+
+def booleans() -> Iterator[Case]:
+    """A verifier's True and False as single rewards: 1 and 0."""
+    for algorithm in SINGLE_REWARD:
+        yield normalize_case(algorithm, "booleans-g4", samples_of([[True, False, False, True]]), group_size=4)
+
+
+def ties() -> Iterator[Case]:
+    """Leave-one-out scores that lie half-way between two float32 numbers: to the even one, up and down."""
+    groups = [[1 + 2.0**-24, 0.0], [1 + 3 * 2.0**-24, 0.0]]
+    yield normalize_case("rloo", "ties-g2", samples_of(groups), group_size=2)
 
 
 def exact() -> Iterator[Case]:
@@ -126,6 +139,11 @@ def switches() -> Iterator[Case]:
         yield normalize_case(
             algorithm, "hook-g4", samples_of(groups), group_size=4, custom_reward_post_process_path=f"{here}.doubled"
         )
+    colon = f"{here}:doubled"
+    for algorithm in ("grpo", "ppo"):
+        yield normalize_case(
+            algorithm, "hook-colon-g4", samples_of(groups), group_size=4, custom_reward_post_process_path=colon
+        )
     yield normalize_case(
         "grpo", "hook-ranked-g4", samples_of(groups), group_size=4, custom_reward_post_process_path=f"{here}.ranked"
     )
@@ -163,38 +181,3 @@ def switches() -> Iterator[Case]:
     for algorithm in ("grpo", "ppo"):
         integers = samples_of([[1, 0, 3, 2]])
         yield normalize_case(algorithm, "python-ints-g4", integers, group_size=4)
-
-
-def refusals() -> Iterator[Case]:
-    """A missing label, and a group of another size than the run's."""
-    for algorithm in GROUPED:
-        groups = [tenths(Integers("reward/refusals"), 4) for _ in range(3)]
-        unlabelled = samples_of(groups)
-        unlabelled[6] = {**unlabelled[6], "group_index": None}
-        yield normalize_case(algorithm, "no-group-g4", unlabelled, group_size=4, error=("group_index",))
-        yield normalize_case(
-            algorithm,
-            "size-g4-of-8",
-            samples_of(groups),
-            group_size=8,
-            error=("4", "8"),
-        )
-        yield normalize_case(
-            algorithm,
-            "split-label-g4",
-            samples_of(groups, labels=(0, 5, 0)),
-            group_size=4,
-            error=("8", "4"),
-            note="two prompts under one label are one group of eight",
-        )
-    for name, value in (("nan", float("nan")), ("inf", float("inf")), ("1e300", 1e300)):
-        samples = samples_of([[0.0, 1.0, 0.5, 0.25], [0.0, value, 1.0, 0.5]], labels=(50, 51))
-        yield normalize_case("rloo", f"{name}-g4", samples, group_size=4, error=("sample 5", "51"))
-        for algorithm in GROUPED:
-            yield normalize_case(
-                algorithm, f"{name}-g4-exact", samples, group_size=4, error=("sample 5", "51"), exact_statistics=True
-            )
-    ends = samples_of([[FLOAT32_MAX, -FLOAT32_MAX, -FLOAT32_MAX, 0.0]], labels=(50,))
-    yield normalize_case(
-        "rloo", "f32max-g4", ends, group_size=4, error=("sample 0", "50"), note="the score leaves float32"
-    )

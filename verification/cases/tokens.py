@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -60,3 +60,13 @@ def mask(kind: str, stream: Integers, length: int) -> np.ndarray:
 def masks(kind: str, stream: Integers, lengths: Sequence[int]) -> list[np.ndarray]:
     """One mask a response."""
     return [mask(kind, stream, length) for length in lengths]
+
+
+def other_masks(stream: Integers, lengths: Sequence[int]) -> Iterator[tuple[str, list[np.ndarray] | None]]:
+    """Masks as samplers write them too, by name: none at all, integers, booleans, and one dtype after another."""
+    yield "none", None
+    holes = masks("holes", stream, lengths)
+    yield "int64", [array.astype(np.int64) for array in holes]
+    yield "bool", [array.astype(np.bool_) for array in holes]
+    kinds = (np.int64, np.float32, np.bool_)
+    yield "mixed-dtypes", [array.astype(kinds[k % 3]) for k, array in enumerate(holes)]

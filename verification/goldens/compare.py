@@ -8,24 +8,42 @@ from verification.goldens.digest import input_digest
 from verification.goldens.guard import COMMAND
 from verification.goldens.platform import platform_of
 from verification.goldens.store import GoldenStore
-from verification.goldens.text import Golden
+from verification.goldens.text import Golden, render
 from verification.judges.bits import judge_bits
 from verification.judges.comparison import Comparison
 from verification.subjects.outcome import Outcome
 
 AGAINST = "golden"
+UNRECORDED = "no golden recorded for this case"
 
 
 def compare_with_golden(case: Case, outcome: Outcome, store: GoldenStore | None = None) -> list[Comparison] | None:
-    """The bits judge's findings against the recorded outcome; None where there is no golden here.
+    """The bits judge's findings against the recorded outcome; None where this platform has no goldens here.
 
-    ``store`` is the checkout's ``golden/`` unless given. A case whose inputs are not those of the recording gives one
-    difference that says so, and nothing is compared: the recorded result answers another question. A golden that
-    cannot be read is a GoldenFormatError.
+    ``store`` is the checkout's ``golden/`` unless given. Where the platform was recorded, a case without a golden is
+    one difference that says so: a golden that was deleted or forgotten must not read as agreement. A case whose inputs
+    are not those of the recording gives one difference that says so, and nothing is compared: the recorded result
+    answers another question. A golden that cannot be read is a GoldenFormatError.
     """
     store = default_store() if store is None else store
-    recorded = store.read(case.id, platform_of(case))
-    return None if recorded is None else judge_goldens(golden_of(case, outcome), recorded)
+    platform = platform_of(case)
+    text = store.text(case.id, platform)
+    if text is None:
+        return [_unrecorded(case, platform)] if store.has_platform(platform) else None
+    golden = golden_of(case, outcome)
+    if text == _rendered(golden):  # there is one way to write an outcome: nothing is left to read
+        return judge_goldens(golden, golden)
+    recorded = store.read(case.id, platform)
+    assert recorded is not None, case.id
+    return judge_goldens(golden, recorded)
+
+
+def _rendered(golden: Golden) -> bytes | None:
+    """The text of a golden; None for an outcome that none could hold, which is for the judge to tell."""
+    try:
+        return render(golden).encode()
+    except ValueError:
+        return None
 
 
 def golden_of(case: Case, outcome: Outcome) -> Golden:
@@ -47,6 +65,17 @@ def default_store() -> GoldenStore:
     from verification.goldens.exchange import standing
 
     return GoldenStore(standing(Checkout.here()))
+
+
+def unrecorded(compared: list[Comparison]) -> bool:
+    """Whether these findings say that the golden itself is missing."""
+    return [one.what for one in compared] == [UNRECORDED]
+
+
+def _unrecorded(case: Case, platform: str) -> Comparison:
+    remedy = f"record it with {COMMAND}, then golden accept '{case.id}'"
+    detail = f"other cases have goldens for platform {platform}: {remedy}"
+    return Comparison(case.id, case.stage, case.algorithm, "bits", AGAINST, UNRECORDED, False, None, detail)
 
 
 def _case_changed(golden: Golden, recorded: Golden, stage: str, algorithm: str) -> Comparison:

@@ -13,6 +13,7 @@ from verification.goldens.guard import WritePermit
 from verification.goldens.parse import MAX_BYTES, Golden, GoldenFormatError, parse
 from verification.goldens.text import render
 
+_EVIDENCE = ("*.txt", "provenance.json")
 _SEGMENT = re.compile(r"[a-z0-9][a-z0-9._+-]{0,150}")
 
 
@@ -101,8 +102,12 @@ class GoldenStore:
             yield case, platform
 
     def platforms(self) -> set[str]:
-        """Every platform that has goldens here."""
-        return {path.parent.name for path in self.root.glob("*/*/*/*.txt")}
+        """Every platform that was recorded here: one with goldens, or with the provenance of some that are gone."""
+        return {path.parent.name for name in _EVIDENCE for path in self.root.glob(f"*/*/*/{name}")}
+
+    def has_platform(self, platform: str) -> bool:
+        """Whether this platform was recorded here."""
+        return any(any(self.root.glob(f"*/*/{platform}/{name}")) for name in _EVIDENCE)
 
 
 def write_atomically(path: Path, text: str, permit: WritePermit) -> None:

@@ -9,7 +9,13 @@ from verification.judges.comparison import Comparison
 from verification.subjects.outcome import Outcome
 
 JUDGE = "contract"
-DOCUMENTED_KINDS = ("ValueError", "TypeError", "SystemExit", "NotImplementedError")
+DOCUMENTED_KINDS = (
+    "ValueError",
+    "TypeError",
+    "KeyError",
+    "SystemExit",
+    "NotImplementedError",
+)  # KeyError: --reward-key
 
 
 def judge_contract(case: Case, outcome: Outcome) -> list[Comparison]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import zlib
 from collections.abc import Iterator
@@ -14,12 +15,14 @@ from verification.cases.case import Case
 from verification.judges.bits import first_difference, judge_bits
 from verification.judges.comparison import Comparison
 from verification.judges.reward_transformations import reward_transformations
+from verification.judges.thread_mode import flush_denormal
 from verification.judges.token_transformations import response_lengths, token_transformations
 from verification.judges.transformation import Arrays, Relation, Run, Transformation, put_back
 from verification.subjects.outcome import Outcome
 
 JUDGE = "invariance"
 SHARE = 3
+Made = dict[tuple[int, bool], Outcome]
 NO_TENSORS = ("arguments.validate", "roles.resolve")
 
 
@@ -43,8 +46,9 @@ def judge_invariance(case: Case, outcome: Outcome, run: Runner) -> list[Comparis
     if len(holding) > SHARE and _one_of_many(case):
         start = zlib.crc32(case.id.encode()) % len(holding)
         holding = (holding + holding)[start : start + SHARE]
+    made: Made = {}
     for transformation in holding:
-        found += _transformed(case, outcome, transformation, run)
+        found += _transformed(case, outcome, transformation, run, made)
     return found
 
 
@@ -73,23 +77,40 @@ def _second_call(case: Case, again: Outcome, outcome: Outcome) -> list[Compariso
     return _compared(case, again.arrays, outcome.arrays, name) + rest
 
 
-def _transformed(case: Case, outcome: Outcome, transformation: Transformation, run: Runner) -> list[Comparison]:
-    outcomes = [run(one.case, watch=False) or Outcome() for one in transformation.runs]
-    for one in outcomes:
-        if one.failure is not None:
-            return _against(case, one, outcome, transformation.name)
+def _transformed(
+    case: Case, outcome: Outcome, transformation: Transformation, run: Runner, made: Made
+) -> list[Comparison]:
+    """``made``: what was run already, by the case object: two transformations may look at one run."""
+    keys = [(id(one.case), transformation.flush_denormal) for one in transformation.runs]
+    with flush_denormal() if transformation.flush_denormal else contextlib.nullcontext(True) as possible:
+        if not possible:
+            return []
+        for key, one in zip(keys, transformation.runs, strict=True):
+            if key not in made:
+                made[key] = run(one.case, watch=False) or Outcome()
+    outcomes = [made[key] for key in keys]
+    for failed in outcomes:
+        if failed.failure is not None:
+            return _against(case, failed, replace(outcome, mutated={}), transformation.name)
     arrays = put_back([one.arrays for one in outcomes], transformation.runs, _item_lengths(case, transformation.runs))
     viewed, expected = _related(transformation.viewed, arrays), _related(transformation.expected, outcome.arrays)
-    return _compared(case, viewed, expected, transformation.name)
+    return _compared(case, viewed, expected, transformation.name, one_nan=True)
 
 
-def _compared(case: Case, viewed: Arrays, expected: Arrays, name: str) -> list[Comparison]:
-    """One comparison a result: all its responses together while they agree, one by one where one differs."""
+def _compared(case: Case, viewed: Arrays, expected: Arrays, name: str, *, one_nan: bool = False) -> list[Comparison]:
+    """One comparison a result: all its responses together while they agree, one by one where one differs.
+
+    ``one_nan``: any NaN equals any other, since which one a routine gives may depend on its place in a vector.
+    """
     found = []
     for result in dict.fromkeys(array.partition("[")[0] for array in (*expected, *viewed)):
         mine = {array: tensor for array, tensor in viewed.items() if array.partition("[")[0] == result}
         theirs = {array: tensor for array, tensor in expected.items() if array.partition("[")[0] == result}
-        if mine.keys() == theirs.keys() and all(first_difference(mine[array], theirs[array]) is None for array in mine):
+        same = _same(mine, theirs)
+        if one_nan and not same:
+            mine, theirs = _one_nan(mine), _one_nan(theirs)
+            same = _same(mine, theirs)
+        if same:
             ulps = 0.0 if all(tensor.is_floating_point() for tensor in mine.values()) else None
             found.append(Comparison(case.id, case.stage, case.algorithm, JUDGE, name, result, True, ulps))
             continue
@@ -100,14 +121,23 @@ def _compared(case: Case, viewed: Arrays, expected: Arrays, name: str) -> list[C
 
 def _related(relation: Relation, arrays: Arrays) -> dict[str, torch.Tensor]:
     related = {name: relation(name, tensor) for name, tensor in arrays.items()}
-    return {name: _one_nan(tensor) for name, tensor in related.items() if tensor is not None}
+    return {name: tensor for name, tensor in related.items() if tensor is not None}
 
 
-def _one_nan(tensor: torch.Tensor) -> torch.Tensor:
-    """Every NaN as the same NaN: which one a routine gives may depend on its place in a vector."""
-    if not tensor.is_floating_point():
-        return tensor
-    return torch.where(torch.isnan(tensor), torch.full_like(tensor, torch.nan), tensor)
+def _same(mine: Arrays, theirs: Arrays) -> bool:
+    return mine.keys() == theirs.keys() and all(
+        first_difference(tensor, theirs[name]) is None for name, tensor in mine.items()
+    )
+
+
+def _one_nan(arrays: Arrays) -> dict[str, torch.Tensor]:
+    """Every NaN as the same NaN."""
+    return {
+        name: torch.where(torch.isnan(tensor), torch.full_like(tensor, torch.nan), tensor)
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in arrays.items()
+    }
 
 
 def _item_lengths(case: Case, runs: tuple[Run, ...]) -> list[int]:

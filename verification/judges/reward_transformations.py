@@ -17,11 +17,13 @@ from typing import Any
 import torch
 
 from verification.cases.case import Case
+from verification.judges.families import Scores, scores_of
 from verification.judges.transformation import (
     IGNORED,
     Arrays,
     Run,
     Transformation,
+    denormals_flushed,
     doubled,
     negated,
     positive_zeros,
@@ -30,12 +32,6 @@ from verification.judges.transformation import (
     with_options,
 )
 
-COMPONENTS = ("gdpo",)
-LEAVE_ONE_OUT = ("rloo",)
-MEAN_ONLY = ("reinforce_plus_plus_baseline",)
-MEAN_AND_STD = ("grpo", "gspo", "sapo", "cispo")
-NOT_GROUPED = ("ppo", "reinforce_plus_plus")
-KNOWN = COMPONENTS + LEAVE_ONE_OUT + MEAN_ONLY + MEAN_AND_STD + NOT_GROUPED
 HOOKS = ("custom_reward_post_process_path", "agentic_custom_advantage_path")
 LARGEST_BATCH = 4096
 FLOAT32_MAX = 3.4028234663852886e38
@@ -44,19 +40,21 @@ FLOAT32_MAX = 3.4028234663852886e38
 def reward_transformations(case: Case, arrays: Arrays) -> Iterator[Transformation]:
     """The transformations that hold for this case, whose result was ``arrays``."""
     samples = case.inputs["samples"]
-    if case.algorithm not in KNOWN or any(case.options.get(hook) for hook in HOOKS) or len(samples) > LARGEST_BATCH:
+    scores = scores_of(case.algorithm)
+    if scores is None or any(case.options.get(hook) for hook in HOOKS) or len(samples) > LARGEST_BATCH:
         return
     places = tuple(range(len(samples)))
-    exact = case.algorithm in COMPONENTS + LEAVE_ONE_OUT or (
-        case.options.get("exact_statistics", False) and case.algorithm in MEAN_AND_STD + MEAN_ONLY
-    )
-    plain = case.algorithm in NOT_GROUPED or not case.options.get("rewards_normalization", True)
+    exact = scores.exact or (scores.by_switch and case.options.get("exact_statistics", False))
+    plain = not scores.grouped or not case.options.get("rewards_normalization", True)
+    if exact and not plain and (case.stage == "reward.normalize" or scores.components):
+        yield denormals_flushed(case, places)
     if exact or plain or case.stage == "reward.signal":
         yield _reordered(case, "samples in reverse order", places[::-1])
     groups = _groups(samples)
     if groups is not None:
         yield from _regrouped(case, groups, places)
-    yield from _renumbered(case, arrays, places, exact=exact, plain=plain)
+    if not plain:
+        yield from _renumbered(case, arrays, places, scores, exact=exact)
 
 
 def _reordered(case: Case, name: str, order: Sequence[int]) -> Transformation:
@@ -100,12 +98,12 @@ def relabelled_apart(samples: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _renumbered(
-    case: Case, arrays: Arrays, places: tuple[int, ...], *, exact: bool, plain: bool
+    case: Case, arrays: Arrays, places: tuple[int, ...], scores: Scores, *, exact: bool
 ) -> Iterator[Transformation]:
     """Transformations of the reward values themselves."""
-    keys = _keys(case)
+    keys = _keys(case, scores)
     values = _values(case, keys)
-    if values is None or plain or not all(math.isfinite(value) for value in values):
+    if values is None or not all(math.isfinite(value) for value in values):
         return
     changed = _changer(case, keys)
 
@@ -114,22 +112,21 @@ def _renumbered(
 
     yield Transformation("rewards negated", run(lambda value: -value), negated, positive_zeros)
     in_range = case.stage == "reward.normalize" and safely_normal([arrays["rewards"]], 1e-36, 1e37)
-    if in_range and _is_linear(case) and _safe(values):
+    if in_range and _is_linear(case, scores) and _safe(values):
         yield Transformation("rewards doubled", run(lambda value: value * 2), doubled)
     if exact:
         shift = _exact_shift(values)
         if shift is not None and case.stage == "reward.normalize":
             transformation = Transformation(f"rewards shifted by {shift:g}", run(lambda value: value + shift))
             yield replace(transformation, expected=_without_raw, viewed=_without_raw)
-    if case.algorithm in COMPONENTS:
+    if scores.components:
         yield from _recomposed(case, arrays, places)
 
 
-def _is_linear(case: Case) -> bool:
+def _is_linear(case: Case, scores: Scores) -> bool:
     """Centred but not divided by a standard deviation plus epsilon."""
-    return case.algorithm in MEAN_ONLY + LEAVE_ONE_OUT or (
-        case.algorithm in MEAN_AND_STD and not case.options.get("grpo_std_normalization", True)
-    )
+    switched_off = scores.divided == "by switch" and not case.options.get("grpo_std_normalization", True)
+    return scores.divided == "never" or switched_off
 
 
 def _recomposed(case: Case, arrays: Arrays, places: tuple[int, ...]) -> Iterator[Transformation]:
@@ -160,9 +157,9 @@ def _without_raw(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
     return None if name == "raw_rewards" else tensor
 
 
-def _keys(case: Case) -> list[str] | None:
+def _keys(case: Case, scores: Scores) -> list[str] | None:
     """The components that enter the result; None for a single number."""
-    if case.algorithm in COMPONENTS:
+    if scores.components:
         return list(case.options.get("gdpo_reward_keys") or ())
     return [case.options["reward_key"]] if case.options.get("reward_key") else None
 

@@ -45,18 +45,13 @@ def _judge_array(case: Case, name: str, exact: Exact, got: torch.Tensor | None) 
     with ctx.workprec(PRECISION):
         for index, number in enumerate(got.reshape(-1).to(torch.float64).tolist()):
             value = exact.values[index]
-            if value is None or not _judged(exact, index):
+            if value is None or not exact.judged(index):
                 continue
             distance, wrong = _distance(exact, index, value, number)
             largest = max(largest, distance)
             if wrong and not first:
                 first = _describe(exact, index, value, number, distance, wrong)
     return _comparison(case, name, not first, largest, first, exact)
-
-
-def _judged(exact: Exact, index: int) -> bool:
-    """Whether the scale of the element lies within the format; a single rounding needs none."""
-    return exact.correctly_rounded or exact.scales[index] <= torch.finfo(exact.grid).max
 
 
 def _unlike(exact: Exact, got: torch.Tensor) -> str:

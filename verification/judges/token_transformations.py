@@ -2,9 +2,9 @@
 
 What holds to the bit: responses are treated one by one except where a formula sums over them (token-level
 normalisation and the reducers, whose float32 sums depend on the order; GAE, whose matrix product may depend on the
-rows beside it and whose chunks depend on the longest response) and except in SAPO, whose sigmoid may be computed by
-another routine at the end of a vector. Doubling is exact wherever a formula is linear in what is doubled. Excluded
-tokens are given large finite contents, not NaN: the baseline multiplies by its masks, and NaN times 0 is NaN.
+rows beside it and whose chunks depend on the longest response) and except in the soft gate, whose sigmoid may be
+computed by another routine at the end of a vector. Doubling is exact wherever a formula is linear in what is doubled.
+Excluded tokens are given large finite contents, not NaN: the baseline multiplies by its masks, and NaN times 0 is NaN.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from relax.algorithms.spec import ALGORITHM_SPECS
 from verification.cases.case import Case
+from verification.judges.families import estimate_of, objective_of
 from verification.judges.transformation import (
     IGNORED,
     Arrays,
     Run,
     Transformation,
+    denormals_flushed,
     doubled,
     negated,
     positive_zeros,
@@ -29,19 +32,11 @@ from verification.judges.transformation import (
     with_inputs,
 )
 
-BROADCAST = ("grpo", "gspo", "sapo", "cispo", "rloo")
-MASKED_BROADCAST = ("reinforce_plus_plus_baseline",)
-RETURNS = ("reinforce_plus_plus",)
-GAE = ("ppo",)
-WHITENED = ("gdpo",)
-KNOWN = BROADCAST + MASKED_BROADCAST + RETURNS + GAE + WHITENED
-SIGMOID = ("sapo",)
-
 
 def token_transformations(case: Case, arrays: Arrays) -> Iterator[Transformation]:
     """The transformations that hold for this case, whose result was ``arrays``."""
     count = len(response_lengths(case))
-    if case.algorithm not in KNOWN or count == 0:
+    if count == 0 or case.algorithm not in ALGORITHM_SPECS:
         return
     yield from _STAGES[case.stage](case, arrays)
 
@@ -63,38 +58,42 @@ def _kl(case: Case, arrays: Arrays) -> Iterator[Transformation]:
 def _advantages(case: Case, arrays: Arrays) -> Iterator[Transformation]:
     rewards = case.inputs["rewards"]
     kl = case.inputs["kl"]
-    if case.algorithm in WHITENED:
+    kind = estimate_of(case.algorithm)
+    if kind is None:
+        return
+    if kind.pooled:
         yield from _whitened(case)
         return
     doubling = {"rewards": [reward * 2 for reward in rewards]}
     sources = [torch.tensor([float(reward) for reward in rewards], dtype=torch.float64)]
-    if case.algorithm in RETURNS + GAE:
+    if kind.kl:
         doubling["kl"] = [item * 2 for item in kl]
         sources += [torch.from_numpy(item) for item in kl]
-    if case.algorithm in GAE:
+    if kind.values:
         doubling["values"] = [item * 2 for item in case.inputs["values"]]
         sources += [torch.from_numpy(item) for item in case.inputs["values"]]
     if safely_normal([*sources, *arrays.values()]):
         yield Transformation("rewards doubled", (Run(with_inputs(case, **doubling), _all(case)),), doubled)
-    if case.algorithm not in GAE:
+    if kind.alone:
         yield from _one_by_one(case)
-    if case.algorithm in BROADCAST + MASKED_BROADCAST:
+    if not kind.kl:
         strange = [np.full_like(item, 1e30 if index % 2 else np.nan) for index, item in enumerate(kl)]
         yield Transformation("contents of kl", (Run(with_inputs(case, kl=strange), _all(case)),))
         opposite = with_inputs(case, rewards=[-reward for reward in rewards])
         yield Transformation("rewards negated", (Run(opposite, _all(case)),), negated, positive_zeros)
         yield _with_empty_response(case, rewards=1.0)
     masks = case.inputs.get("loss_masks")
-    if case.algorithm in RETURNS and masks is not None:
+    if kind.kl and kind.masked and masks is not None:
         filled = [_filled(item, mask, 1e30) for item, mask in zip(kl, masks, strict=True)]
         yield Transformation("contents of excluded tokens", (Run(with_inputs(case, kl=filled), _all(case)),))
 
 
 def _whitened(case: Case) -> Iterator[Transformation]:
-    """GDPO's step 3: one vote a sample, segment by segment, whatever the order and whatever the tokens hold."""
+    """Scores whitened by batch: one vote a sample, batch by batch, whatever the order and whatever the tokens hold."""
     rewards, sizes = case.inputs["rewards"], case.inputs["mini_batch_sizes"]
     bounds = np.cumsum([0, *sizes]).tolist()
     segments = [list(range(start, end)) for start, end in itertools.pairwise(bounds)]
+    yield denormals_flushed(case, _all(case))
     inside = [item for segment in segments for item in reversed(segment)]
     yield Transformation("samples of each batch in reverse order", (_taken(case, inside),))
     if len(segments) > 1:
@@ -136,6 +135,8 @@ def _normalization(case: Case, arrays: Arrays) -> Iterator[Transformation]:
     opposite = with_inputs(case, advantages=[-item for item in advantages])
     yield Transformation("advantages negated", (Run(opposite, _all(case)),), negated, positive_zeros)
     yield _with_empty_response(case)
+    if masks is None:
+        return
     # 1e15: its square is still finite, and finite times 0 is 0.
     filled = [_filled(item, mask, 1e15) for item, mask in zip(advantages, masks, strict=True)]
     visible = _included_only(masks)
@@ -146,7 +147,8 @@ def _normalization(case: Case, arrays: Arrays) -> Iterator[Transformation]:
 def _policy(case: Case, arrays: Arrays) -> Iterator[Transformation]:
     inputs, masks = case.inputs, case.inputs.get("loss_masks")
     yield _with_empty_response(case)
-    if case.algorithm not in SIGMOID:
+    kind = objective_of(case.algorithm)
+    if kind is not None and kind.by_token:
         yield from _one_by_one(case)
     if safely_normal([torch.from_numpy(item) for item in inputs["advantages"]]) and safely_normal(
         [tensor for name, tensor in arrays.items() if name == "loss" or name.startswith("grad.")], 1e-36, 1e37
@@ -171,8 +173,9 @@ def _reduction(case: Case, arrays: Arrays) -> Iterator[Transformation]:
     if safely_normal([*map(torch.from_numpy, values), arrays["loss"]]):
         twice = with_inputs(case, values=[item * 2 for item in values])
         yield Transformation("values doubled", (Run(twice, _all(case)),), linear)
-    filled = [_filled(item, mask, 1e30) for item, mask in zip(values, masks, strict=True)]
-    yield Transformation("contents of excluded tokens", (Run(with_inputs(case, values=filled), _all(case)),))
+    if masks is not None:
+        filled = [_filled(item, mask, 1e30) for item, mask in zip(values, masks, strict=True)]
+        yield Transformation("contents of excluded tokens", (Run(with_inputs(case, values=filled), _all(case)),))
     if float(arrays["loss"]) != 0.0:
         yield _with_empty_response(case)
 

@@ -15,6 +15,7 @@ Arrays = Mapping[str, torch.Tensor]
 Relation = Callable[[str, torch.Tensor], torch.Tensor | None]
 
 IGNORED = -1
+FLUSHED = "subnormal numbers flushed"
 
 
 def unchanged(name: str, tensor: torch.Tensor) -> torch.Tensor:
@@ -36,12 +37,14 @@ class Transformation:
 
     ``expected`` and ``viewed`` map a named array; the first is applied to the old result, the second to the new one
     (both may, for instance, cut out what a mask excludes). An array that they map to None is left out.
+    ``flush_denormal``: the runs are made on a thread that replaces subnormal numbers by zero.
     """
 
     name: str
     runs: tuple[Run, ...]
     expected: Relation = unchanged
     viewed: Relation = unchanged
+    flush_denormal: bool = False
 
 
 _ITEM = re.compile(r"^(.*)\[(\d+)\]$")
@@ -108,3 +111,8 @@ def safely_normal(tensors: Sequence[torch.Tensor], low: float = 1e-20, high: flo
         if not bool(((size == 0) | ((size >= low) & (size <= high))).all()):
             return False
     return True
+
+
+def denormals_flushed(case: Case, items: Sequence[int]) -> Transformation:
+    """The same input on a thread that flushes subnormal numbers: no mode of the thread may enter an exact result."""
+    return Transformation(FLUSHED, (Run(case, tuple(items)),), flush_denormal=True)

@@ -79,15 +79,15 @@ IN_REWARDS: tuple[Mutant, ...] = (
     ),
     _STAGE(
         name="exact-statistics-ignored",
-        old="if formula is not None and not args.exact_statistics:",
-        new="if formula is not None:",
+        old="if formula is None or args.exact_statistics:",
+        new="if formula is None:",
         reason="--exact-statistics is accepted and does nothing",
         checks=("reward.normalize/grpo/*-exact*",),
     ),
     _STAGE(
         name="exact-statistics-from-float32",
-        old="enumerate(rewards)], dtype=np.float64)",
-        new="enumerate(rewards)], dtype=np.float32).astype(np.float64)",
+        old="enumerate(raw_rewards)], dtype=np.float64)",
+        new="enumerate(raw_rewards)], dtype=np.float32).astype(np.float64)",
         reason="rewards rounded to float32 before the exact statistic",
         checks=("reward.normalize/grpo/*-exact*", "reward.normalize/rloo/*-g?"),
     ),
@@ -156,7 +156,7 @@ IN_REWARDS: tuple[Mutant, ...] = (
     ),
     _POST_PROCESS(
         name="custom-advantage-ignored",
-        old="return raw_rewards, [sample.custom_advantage for sample in samples]",
+        old='return raw_rewards, real_numbers(samples, advantages, "custom_advantage")',
         new="return raw_rewards, raw_rewards",
         reason="the agent's own advantages are replaced by its rewards",
         checks=("reward.normalize/grpo/custom-*",),

@@ -56,10 +56,16 @@ class Exact:
         """Why the bound is what it is."""
         return BOUNDS[self.formula].reason
 
+    def judged(self, index: int) -> bool:
+        """Whether an element is held to a value: there is one, and the scale that states its error is in the format."""
+        if self.values[index] is None:
+            return False
+        return self.correctly_rounded or self.scales[index] <= torch.finfo(self.grid).max
+
     @property
     def unjudged(self) -> int:
-        """How many elements have no value to be held to."""
-        return sum(value is None for value in self.values)
+        """How many elements are not judged."""
+        return sum(not self.judged(index) for index in range(len(self.values)))
 
     @property
     def undecided(self) -> int:

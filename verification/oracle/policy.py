@@ -17,7 +17,16 @@ from flint import arb
 
 from verification.oracle.exact import Exact
 from verification.oracle.objectives import MARGIN, OBJECTIVES, Token, ratio_of
-from verification.oracle.reals import FLOAT32_MAX, FLOAT32_TINY, floats, magnitude, reach, single, within_format
+from verification.oracle.reals import (
+    FLOAT32_MAX,
+    FLOAT32_TINY,
+    floats,
+    magnitude,
+    masks_or_ones,
+    reach,
+    single,
+    within_format,
+)
 from verification.oracle.routes import ROUTES
 
 ONE = arb(1)
@@ -56,11 +65,12 @@ class Column:
 def objective(args: Namespace, inputs: dict[str, Any]) -> dict[str, Exact] | None:
     """``loss``, ``clipfrac``, ``ppo_kl`` ``[T]`` and ``grad.log_probs[i]`` ``[R_i]``; None where malformed."""
     route = ROUTES[args.advantage_estimator]
-    given = ("old_log_probs", "log_probs", "advantages", "loss_masks", *(("rollout_log_probs",) * args.use_tis))
+    given = ["old_log_probs", "log_probs", "advantages", *(["rollout_log_probs"] * args.use_tis)]
     if any(inputs.get(name) is None for name in given) or (args.eps_clip_c is not None and not args.eps_clip_c > 1):
         return None
     rows = [[floats(row) for row in inputs[name]] for name in given]
     lengths = [len(row) for row in rows[0]]
+    rows.insert(3, masks_or_ones(inputs.get("loss_masks"), lengths))
     if any([len(row) for row in column] != lengths for column in rows):
         return None
     loss, clipfrac, ppo_kl = Column.empty(), Column.empty(), Column.empty()

@@ -38,6 +38,11 @@ def floats(array: Any) -> list[float]:
     return [float(value) for value in (array.tolist() if hasattr(array, "tolist") else array)]
 
 
+def masks_or_ones(masks: Iterable[Any] | None, lengths: Iterable[int]) -> list[list[float]]:
+    """Loss masks of any dtype as floats; None is one for each of a response's tokens."""
+    return [[1.0] * length for length in lengths] if masks is None else [floats(mask) for mask in masks]
+
+
 def all_finite(rows: Iterable[Sequence[float]]) -> bool:
     """Whether no NaN or infinity is among the numbers of ``rows``."""
     return all(math.isfinite(value) for row in rows for value in row)

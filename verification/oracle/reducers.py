@@ -8,17 +8,26 @@ from typing import Any
 from flint import fmpq
 
 from verification.oracle.exact import Exact
-from verification.oracle.reals import ZERO, all_finite, floats, magnitude, rationals, reach, within_format
+from verification.oracle.reals import (
+    ZERO,
+    all_finite,
+    floats,
+    magnitude,
+    masks_or_ones,
+    rationals,
+    reach,
+    within_format,
+)
 
 
 def reduce(args: Namespace, inputs: dict[str, Any]) -> dict[str, Exact] | None:
-    """``loss`` ``[]`` and ``grad.values[i]`` ``[R_i]``; None where malformed or not finite.
+    """``loss`` ``[]`` and ``grad.values[i]`` ``[R_i]``; None where malformed or not finite. No masks are ones.
 
     Sample mean: sum over responses of sum(x m) / max(sum(m), 1), the denominator from the full mask where given; its
     gradient is m / max(sum(m), 1). Token sum: sum(x m), gradient m. Scale of a sum: the sum of its terms' magnitudes.
     """
     rows = [floats(row) for row in inputs["values"]]
-    masks = [floats(row) for row in inputs["loss_masks"]]
+    masks = masks_or_ones(inputs.get("loss_masks"), [len(row) for row in rows])
     given = inputs.get("full_loss_masks")
     full = masks if given is None else [floats(row) for row in given]
     if [len(row) for row in rows] != [len(row) for row in masks] or len(full) != len(rows):

@@ -1,6 +1,7 @@
 """Advantages and returns as real numbers (baseline: Advantages), from the float32 of rewards, kl, masks and values.
 
-Options count as the float32 that torch multiplies with: -kl_coef, gamma and the double product gamma * lambd.
+Options count as the number that torch multiplies with, their nearest float32 (for values in float64 the double itself):
+-kl_coef, gamma and the double product gamma * lambd.
 Each result is ``advantages[i]`` and ``returns[i]``, ``[R_i]``.
 """
 
@@ -10,11 +11,23 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from flint import arb, fmpq
 
 from verification.oracle.exact import Exact
 from verification.oracle.group_scores import GDPO_EPS
-from verification.oracle.reals import all_finite, floats, magnitude, rational, rationals, reach, single, within_format
+from verification.oracle.reals import (
+    all_finite,
+    floats,
+    magnitude,
+    masks_or_ones,
+    rational,
+    rationals,
+    reach,
+    settled_single,
+    single,
+    within_format,
+)
 from verification.oracle.routes import ROUTES
 from verification.oracle.standardized import standardized_sum
 
@@ -87,15 +100,20 @@ def _discounted_returns(args: Namespace, rewards: list[float], kl: Rows, inputs:
 
 
 def _gae(args: Namespace, rewards: list[float], kl: Rows, inputs: dict[str, Any]) -> Result:
-    """A_j = sum of w^l (r + gamma v' - v) at j + l; scale: the same sum of magnitudes. Returns add the value."""
+    """A_j = sum of w^l (r + gamma v' - v) at j + l; scale: the same sum of magnitudes. Returns add the value.
+
+    All in the dtype of the values; the token rewards r are float32 whatever that dtype is.
+    """
     if inputs.get("values") is None:
         return None
     values = [floats(row) for row in inputs["values"]]
     if [len(row) for row in values] != [len(row) for row in kl] or not all_finite(values) or not all(kl):
         return None
-    coefficient, gamma = arb(single(-args.kl_coef)), arb(single(args.gamma))
-    carry = arb(single(args.gamma * args.lambd))
-    carry_size = abs(single(args.gamma * args.lambd))
+    double = str(getattr(inputs["values"][0], "dtype", "")).endswith("float64")
+    as_read = float if double else single  # an option, as the formula multiplies with it
+    coefficient, gamma = arb(single(-args.kl_coef)), arb(as_read(args.gamma))
+    carry_size = abs(as_read(args.gamma * args.lambd))
+    carry = arb(as_read(args.gamma * args.lambd))
     advantages, returns = [], []
     for reward, row, value_row in zip(rewards, kl, values, strict=True):
         running, size = arb(0), 0.0
@@ -104,9 +122,11 @@ def _gae(args: Namespace, rewards: list[float], kl: Rows, inputs: dict[str, Any]
         for position in reversed(range(len(row))):
             score, ahead, value = coefficient * arb(row[position]), gamma * arb(following), value_row[position]
             touched = reach(score) + reach(ahead) + abs(value)
+            score = _as_float32(score) if double else score
             if position == len(row) - 1:
                 score += arb(reward)
                 touched += abs(reward)
+                score = _as_float32(score) if double else score
             running = score + ahead - arb(value) + carry * running
             size = within_format(touched + carry_size * size)
             backwards.append((running, size))
@@ -114,7 +134,12 @@ def _gae(args: Namespace, rewards: list[float], kl: Rows, inputs: dict[str, Any]
             following = value
         advantages.append(backwards[::-1])
         returns.append(back_returns[::-1])
-    return _named("advantage.gae", advantages, returns)
+    return _named("advantage.gae", advantages, returns, dtype=torch.float64 if double else torch.float32)
+
+
+def _as_float32(value: arb) -> arb:
+    """What one correctly rounded operation of float32 leaves: in ulps of float64 its error would be all that shows."""
+    return arb(settled_single(value))
 
 
 def _whitened_broadcast(args: Namespace, rewards: list[float], kl: Rows, inputs: dict[str, Any]) -> Result:
@@ -139,20 +164,31 @@ _ESTIMATORS: dict[str, Callable[[Namespace, list[float], Rows, dict[str, Any]], 
 
 def _masks(inputs: dict[str, Any], kl: Rows) -> Rows | None:
     """The loss masks, ones where there are none; None where their shapes differ from the kl's."""
-    if inputs.get("loss_masks") is None:
-        return [[1.0] * len(row) for row in kl]
-    masks = [floats(row) for row in inputs["loss_masks"]]
+    masks = masks_or_ones(inputs.get("loss_masks"), [len(row) for row in kl])
     return masks if [len(row) for row in masks] == [len(row) for row in kl] and all_finite(masks) else None
 
 
 def _named(
-    formula: str, advantages: list, returns: list, *, exact: bool = False, positive_zero: bool = False
+    formula: str,
+    advantages: list,
+    returns: list,
+    *,
+    exact: bool = False,
+    positive_zero: bool = False,
+    dtype: torch.dtype = torch.float32,
 ) -> Result:
     named = {}
     for name, rows in (("advantages", advantages), ("returns", returns)):
         for i, row in enumerate(rows):
             values, scales = zip(*row, strict=True) if row else ((), ())
             named[f"{name}[{i}]"] = Exact(
-                values or (), scales or (), (len(row),), formula, correctly_rounded=exact, positive_zero=positive_zero
+                values or (),
+                scales or (),
+                (len(row),),
+                formula,
+                dtype=dtype,
+                grid=dtype,
+                correctly_rounded=exact,
+                positive_zero=positive_zero,
             )
     return named

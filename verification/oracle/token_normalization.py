@@ -20,6 +20,7 @@ from verification.oracle.reals import (
     all_finite,
     floats,
     magnitude,
+    masks_or_ones,
     rational,
     rationals,
     single,
@@ -42,8 +43,7 @@ def normalize(args: Namespace, inputs: dict[str, Any]) -> dict[str, Exact] | Non
     if not args.normalize_advantages:
         same: list[Numbers] = [[(rational(value), abs(value)) for value in row] for row in advantages]
         return _named("advantage.as_given", same)
-    given = inputs.get("loss_masks")
-    masks = [[1.0] * length for length in lengths] if given is None else [floats(row) for row in given]
+    masks = masks_or_ones(inputs.get("loss_masks"), lengths)
     if [len(row) for row in masks] != lengths or not all_finite(masks):
         return None
     flat = [value for row in advantages for value in row]

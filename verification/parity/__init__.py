@@ -12,16 +12,16 @@ __all__ = ["run_lints", "run_parity"]
 
 
 def run_parity() -> list[Comparison]:
-    """Both dispatchers over every combination of switches, and the registry against the old routing tables.
+    """Both dispatchers over every combination of switches, and the registry against old routing tables and corpus.
 
     Raises NotImplementedError where either dispatcher lacks a stage: a route that is not there was not compared.
     """
     from verification.parity.compare import compare_dispatch, compare_routing, parity_cases, recorded_subjects
-    from verification.parity.coverage import compare_coverage
+    from verification.parity.coverage import compare_coverage, compare_registered
     from verification.subjects.frozen import frozen_subject
     from verification.subjects.live import live_subject
 
-    found = list(compare_routing())
+    found = [*compare_routing(), *compare_registered()]
     reached: set[str] = set()
     with recorded_subjects(live_subject(), frozen_subject()) as (live, frozen):
         for case in parity_cases():

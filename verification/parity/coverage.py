@@ -18,6 +18,7 @@ STAGE_OF_TABLE = {
     "TOKEN_NORMALIZATIONS": "advantage.normalize",
     "OFF_POLICY_WEIGHTS": "policy.loss",
 }
+ROUTED_STAGES = tuple(dict.fromkeys((*STAGE_OF_TABLE.values(), "reward.signal", "arguments.validate", "roles.resolve")))
 # Cases that are tried for one line before it counts as unreached; the first valid one of the algorithm is enough.
 ATTEMPTS = 20
 
@@ -57,6 +58,30 @@ def compare_coverage(reached: Iterable[str], live: Recorded, corpus: Iterable[Ca
             detail = f"{line} is reached by no parity case and no case of the corpus: add one, or remove the line"
         identity = f"parity/coverage/{line}"
         found.append(Comparison(identity, "routing", "", "parity", "tables", line, not detail, None, detail))
+    return found
+
+
+def compare_registered(corpus: Iterable[Case] | None = None) -> list[Comparison]:
+    """One comparison a registered algorithm and a stage that routes by algorithm: a valid case of the corpus asks it.
+
+    A stage that the algorithm's own command line refuses needs none.
+    """
+    from relax.algorithms.spec import get_algorithm, list_algorithm_names
+
+    if corpus is None:
+        from verification.cases import corpus as whole_corpus
+
+        corpus = whole_corpus()
+    asked = {(case.stage, case.algorithm) for case in corpus if case.error is None}
+    found = []
+    for name in list_algorithm_names():
+        for stage in ROUTED_STAGES:
+            if stage == "advantage.normalize" and get_algorithm(name).forbids_normalize_advantages:
+                continue
+            routed = (stage, name) in asked
+            detail = "" if routed else f"no valid case of {stage} asks {name}: add one below verification/cases"
+            identity = f"parity/coverage/{stage}/{name}"
+            found.append(Comparison(identity, "routing", name, "parity", "corpus", stage, routed, None, detail))
     return found
 
 

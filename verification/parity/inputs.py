@@ -57,10 +57,13 @@ def tokens(lengths: tuple[int, ...], salt: int, scale: float = 1.0) -> list[np.n
     ]
 
 
-def masks(lengths: tuple[int, ...], kind: str) -> list[np.ndarray]:
-    """Loss masks: all ones; every third token off; one response off throughout; all off."""
-    result = [np.ones(n, dtype=np.float32) for n in lengths]
-    if kind == "holes":
+def masks(lengths: tuple[int, ...], kind: str) -> list[np.ndarray] | None:
+    """Loss masks: all ones; every third token off, in any of three dtypes; one response off; all off; no masks."""
+    if kind == "none":
+        return None
+    dtype = np.dtype(kind) if kind in ("int64", "bool") else np.dtype(np.float32)
+    result = [np.ones(n, dtype=dtype) for n in lengths]
+    if kind in ("holes", "int64", "bool"):
         for row in result:
             row[2::3] = 0
     elif kind == "one throughout":
@@ -112,7 +115,7 @@ def _estimate(combination: Combination) -> dict[str, Any]:
         "loss_masks": masks(lengths, combination["masks"]),
         "response_lengths": list(lengths),
         "total_lengths": [n + 4 for n in lengths],
-        "values": tokens(lengths, 2, 0.7),
+        "values": [row.astype(combination["values"]) for row in tokens(lengths, 2, 0.7)],
         "padded_total_lengths": None,
         "process_group": None,
         "mini_batch_sizes": None,

@@ -22,7 +22,7 @@ class Kernel:
 
     ``entry`` names the line of the live table that it is or stands for, empty where there is no table. ``formula``
     names what computes; None for a table entry that only hands arguments on to a formula. ``rename`` maps parameter
-    names to the common ones; ``read`` then makes the common arguments out of them.
+    names to the common ones; ``read`` then makes the common arguments out of them, with masks as numbers.
     """
 
     place: str
@@ -30,6 +30,21 @@ class Kernel:
     formula: str | None
     rename: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[Arguments], Arguments] = dict
+
+
+def masks_as_numbers(arguments: Arguments) -> Arguments:
+    """Masks of integers or booleans as the float32 0 and 1 that they count as, and none beside a KL as ones.
+
+    One side makes them so before it calls a formula, the other hands them on: no result may show it.
+    """
+    read = dict(arguments)
+    for name in ("loss_masks", "full_loss_masks"):
+        masks = arguments.get(name)
+        if masks is not None:
+            read[name] = [mask if mask.is_floating_point() else mask.to(torch.float32) for mask in masks]
+    if read.get("kl") is not None and "loss_masks" in read and read["loss_masks"] is None:
+        read["loss_masks"] = [torch.ones_like(tokens) for tokens in read["kl"]]
+    return read
 
 
 def _float32_rewards(arguments: Arguments) -> Arguments:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from verification.parity.kernels import Kernel
+from verification.parity.kernels import Kernel, masks_as_numbers
 from verification.parity.snapshots import Snapshot, identities, snapshot
 
 
@@ -90,7 +90,7 @@ def _recorder(kernel: Kernel, original: Callable[..., Any], trace: Trace) -> Cal
         bound = signature.bind(*positional, **keywords)
         bound.apply_defaults()
         named = {kernel.rename.get(name, name): value for name, value in bound.arguments.items()}
-        arguments = {name: snapshot(value) for name, value in kernel.read(named).items()}
+        arguments = {name: snapshot(value) for name, value in kernel.read(masks_as_numbers(named)).items()}
         entry = kernel.entry or (trace.open_entries[-1] if trace.open_entries else "")
         if kernel.entry:
             trace.entries.append(kernel.entry)

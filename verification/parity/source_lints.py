@@ -37,6 +37,7 @@ LIGHT = frozenset(
         "relax.algorithms",
         "relax.algorithms.spec",
         "relax.arguments",
+        "relax.component_options",
         "relax.core",
         "relax.core.registry",
         "relax.option_ranges",

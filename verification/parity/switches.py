@@ -77,7 +77,11 @@ def pairwise(values: list[tuple[Any, ...]], chosen: list[tuple[Any, ...]]) -> li
 STAGE_SWITCHES: dict[str, Switches] = {
     "reward.normalize": Switches(
         interacting={
-            "custom_reward_post_process_path": (None, "verification.cases.hooks.doubled"),
+            "custom_reward_post_process_path": (
+                None,
+                "verification.cases.hooks.doubled",
+                "verification.cases.hooks:doubled",
+            ),
             "agentic_custom_advantage_path": (None, "the.rollout.fills.custom_advantage"),
             "rewards_normalization": (True, False),
             "grpo_std_normalization": (True, False),
@@ -105,12 +109,16 @@ STAGE_SWITCHES: dict[str, Switches] = {
             "lambd": (1.0, 0.95, 0.0),
             "lengths": ("short", "long", "empty"),
         },
-        independent={"masks": ("full", "holes", "one throughout"), "normalize_advantages": (False, True)},
+        independent={
+            "masks": ("full", "holes", "one throughout", "none", "int64", "bool"),
+            "normalize_advantages": (False, True),
+            "values": ("float32", "float64"),
+        },
     ),
     "advantage.normalize": Switches(
         interacting={
             "normalize_advantages": (True, False),
-            "masks": ("full", "holes", "zero"),
+            "masks": ("full", "holes", "zero", "none", "int64", "bool"),
             "lengths": ("short", "empty"),
         },
     ),
@@ -121,7 +129,7 @@ STAGE_SWITCHES: dict[str, Switches] = {
             "correction": ("none", "truncate", "icepop"),
         },
         independent={
-            "masks": ("full", "holes", "one throughout"),
+            "masks": ("full", "holes", "one throughout", "none", "int64", "bool"),
             "eps_clip": (0.2, 0.1),
             "eps_clip_high": (0.2, 0.3),
             "sapo_tau_pos": (1.0, 1.5),
@@ -135,7 +143,7 @@ STAGE_SWITCHES: dict[str, Switches] = {
     "loss.reduce": Switches(
         interacting={
             "calculate_per_token_loss": (False, True),
-            "masks": ("full", "holes", "one throughout"),
+            "masks": ("full", "holes", "one throughout", "none", "int64", "bool"),
             "full_loss_masks": ("none", "longer"),
         },
     ),

@@ -24,9 +24,11 @@ def report_as_dict(report: Report) -> dict[str, Any]:
     """What the JSON holds: agreeing comparisons as counts, everything else in full."""
     return {
         "verdict": report.verdict,
+        "no_verdict": report.no_verdict or None,
         "exit_code": report.exit_code,
         "subject": report.subject,
         "cases": report.cases,
+        "not_there": report.not_there,
         "comparisons": len(report.comparisons),
         "stages": [asdict(row) for row in report.rows()],
         "judges": [

@@ -54,8 +54,9 @@ class Row:
 class Report:
     """Everything that one check found.
 
-    ``goldens`` counts cases: "compared" and "no golden here". ``absent`` counts cases by subject that has no such
-    stage or algorithm. ``counters`` are those of the exact engine: how many results, how many by fallback.
+    ``goldens`` counts cases: "compared", "no golden recorded for this case" (a difference too) and "no golden here".
+    ``absent`` counts cases by subject that has no such stage or algorithm. ``counters`` are those of the exact engine:
+    how many results, how many by fallback.
     """
 
     subject: str
@@ -76,17 +77,33 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 equivalent, 1 different, 2 where the harness failed: then it cannot say."""
-        if self.problems:
-            return 2
-        return 1 if self.differences else 0
+        """0 equivalent, 1 different whatever else went wrong, 2 where it cannot say: there is no verdict."""
+        if self.differences:
+            return 1
+        return 2 if self.no_verdict else 0
 
     @property
     def verdict(self) -> str | None:
-        """The line to grep; None where the harness failed and nothing differed, since then it cannot say."""
+        """The line to grep; None where nothing differed but the harness failed or nothing was compared."""
         if self.differences:
             return f"VERDICT different ({len(self.differences)})"
-        return None if self.problems else EQUIVALENT
+        return None if self.no_verdict else EQUIVALENT
+
+    @property
+    def no_verdict(self) -> str:
+        """Why there is no verdict; empty where there is one."""
+        if self.differences:
+            return ""
+        if self.problems:
+            return f"the harness itself failed ({len(self.problems)} problems), see above"
+        if not self.comparisons:
+            return f"nothing was compared: {self.subject} has {self.cases - self.not_there} of the {self.cases} cases"
+        return ""
+
+    @property
+    def not_there(self) -> int:
+        """How many of the cases the subject does not have."""
+        return self.absent.get(self.subject, 0)
 
     def rows(self) -> list[Row]:
         """By stage and algorithm, sorted. Dispatch parity stands apart: its cases are combinations of switches."""

@@ -20,7 +20,7 @@ SHOWN = 20
 
 
 def print_report(report: Report, out: IO[str], *, quiet: bool = False) -> None:
-    """Differences, problems, tables, then the verdict. ``quiet`` leaves the verdict and the problems."""
+    """Tables, differences, problems, then the verdict, with what is not there beside it. ``quiet``: no tables."""
     console = None if os.environ.get("NO_COLOR") else _console(out)
     if not quiet:
         for sheet in sheets(report):
@@ -32,7 +32,9 @@ def print_report(report: Report, out: IO[str], *, quiet: bool = False) -> None:
             out.write(f"{line}\n")
     for line in problem_lines(report.problems):
         out.write(f"{line}\n")
-    verdict = report.verdict or "NO VERDICT: the harness itself failed, see above"
+    if report.not_there and report.comparisons:
+        out.write(f"not there in {report.subject}, so not judged: {report.not_there} of {report.cases} cases\n")
+    verdict = report.verdict or f"NO VERDICT: {report.no_verdict}"
     if console is None:
         out.write(f"{verdict}\n")
     else:

@@ -26,16 +26,22 @@ def snapshot(value: Any) -> Any:
         return TEXT, kind.__name__, value
     if kind is float:
         return BITS, "float", (), struct.pack("<d", value)
+    if kind is SimpleNamespace or kind is argparse.Namespace:
+        return _named(vars(value))
     if isinstance(value, torch.Tensor):
         plain = value.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
         return BITS, str(value.dtype), tuple(value.shape), plain.view(torch.uint8).numpy().tobytes()
-    if kind is SimpleNamespace or kind is argparse.Namespace:
-        value = vars(value)
     if isinstance(value, dict):
-        return TREE, tuple(value), tuple([snapshot(item) for item in value.values()])
-    if isinstance(value, list | tuple):
+        return _named(value)
+    if isinstance(value, (list, tuple)):  # a pair: a union would be made anew for every value
         return TREE, None, tuple([snapshot(item) for item in value])
     return TEXT, kind.__name__, repr(value)
+
+
+def _named(parts: dict[str, Any]) -> Any:
+    """The tree of named parts; nothing and text, most of them, stand for themselves without a call of their own."""
+    taken = [item if item is None or type(item) is str else snapshot(item) for item in parts.values()]
+    return TREE, tuple(parts), tuple(taken)
 
 
 def changes(before: Any, after: Any, path: str = "") -> dict[str, torch.Tensor]:
