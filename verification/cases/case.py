@@ -76,6 +76,8 @@ class Case:
 
 
 def _fresh(value: Any) -> Any:
+    if type(value) in (float, int, str, bool, type(None)):
+        return value
     if isinstance(value, np.ndarray):
         # In contiguous format, since from_numpy gives an empty array a stride of 0, which no view as bytes accepts.
         return torch.from_numpy(value).clone(memory_format=torch.contiguous_format)

@@ -10,20 +10,21 @@ from contextlib import contextmanager
 
 import torch
 
+from relax.algorithms.spec import get_algorithm
 from verification.cases.case import Case
 from verification.goldens.values import words
 
 ANY = "any"
 _STAGES_WITHOUT_ROUNDING = frozenset({"reward.signal", "arguments.validate", "roles.resolve"})
-_CORRECTLY_ROUNDED_FOR_GDPO = frozenset({"reward.normalize", "advantage.estimate"})
+_CORRECTLY_ROUNDED = frozenset({"component_groups", "leave_one_out", "whitened_broadcast"})
 
 
 def platform_of(case: Case) -> str:
     """The platform under which the outcome of ``case`` is recorded: `ANY`, or this process's `platform_key`.
 
     `ANY` where the definition leaves every platform one answer: malformed input (the outcome is an error), stages
-    that compare or look up and never round, GDPO's reward and advantage stages and ``exact_statistics`` in the reward
-    stage (correctly rounded). Everything else is float arithmetic whose last bit is the platform's.
+    that compare or look up and never round, and what is correctly rounded: ``exact_statistics`` in the reward stage,
+    and the algorithms whose formula always is. Everything else is float arithmetic whose last bit is the platform's.
     """
     return ANY if holds_everywhere(case) else platform_key()
 
@@ -32,9 +33,10 @@ def holds_everywhere(case: Case) -> bool:
     """Whether the outcome of ``case`` has the same bits on every platform; see `platform_of`."""
     if case.error is not None or case.stage in _STAGES_WITHOUT_ROUNDING:
         return True
-    if case.stage == "reward.normalize" and case.options.get("exact_statistics", False):
-        return True
-    return case.algorithm == "gdpo" and case.stage in _CORRECTLY_ROUNDED_FOR_GDPO
+    spec = get_algorithm(case.algorithm)
+    if case.stage == "reward.normalize":
+        return case.options.get("exact_statistics", False) or spec.reward_normalizer in _CORRECTLY_ROUNDED
+    return case.stage == "advantage.estimate" and spec.advantage_fn in _CORRECTLY_ROUNDED
 
 
 @functools.cache
