@@ -78,13 +78,13 @@ def group_positions(samples: Sequence[Sample], group_size: int) -> np.ndarray:
     """
     groups: dict[Hashable, list[int]] = {}
     for position, sample in enumerate(samples):
-        index: Any = sample.group_index
-        if index is None or not isinstance(index, Hashable) or index != index:
-            raise ValueError(
-                f"sample {position} has no group_index (it is {_shown(index)}): "
-                "the reward stage needs the prompt group of each sample"
-            )
-        groups.setdefault(index, []).append(position)
+        try:
+            groups.setdefault(sample.group_index, []).append(position)
+        except TypeError:  # unhashable
+            raise _no_group(samples, position) from None
+    nameless = [members[0] for index, members in groups.items() if index is None or index != index]  # nan is not itself
+    if nameless:
+        raise _no_group(samples, nameless[0])
     for index, members in groups.items():
         if len(members) != group_size:
             raise ValueError(
@@ -92,6 +92,13 @@ def group_positions(samples: Sequence[Sample], group_size: int) -> np.ndarray:
                 "the reward stage needs whole prompt groups"
             )
     return np.array(list(groups.values()), dtype=np.int64).reshape(len(groups), group_size)
+
+
+def _no_group(samples: Sequence[Sample], position: int) -> ValueError:
+    return ValueError(
+        f"sample {position} has no group_index (it is {_shown(samples[position].group_index)}): "
+        "the reward stage needs the prompt group of each sample"
+    )
 
 
 def real_numbers(samples: Sequence[Sample], rewards: Sequence[Any], name: str = "reward") -> list[float]:

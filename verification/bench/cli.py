@@ -23,7 +23,9 @@ def _bench(options: argparse.Namespace) -> int:
     from verification.bench.rows import rows
 
     torch.set_num_threads(1)
-    table = Table(title="One thread; medians over rounds in which both sides run in turn")
+    table = Table(
+        title="One thread; both sides in turn; medians over the rounds (starts of an interpreter: the fastest)"
+    )
     for words in ("what", "against"):
         table.add_column(words)
     for numbers in ("figure", "promised", "ms", "ms, reference"):
