@@ -111,7 +111,7 @@ def _rich_table(sheet: Sheet):
 
     table = Table(title=sheet.title, title_justify="left", show_header=any(sheet.columns))
     for column, name in enumerate(sheet.columns):
-        table.add_column(name, justify="left" if column in sheet.words else "right")
+        table.add_column(name, justify="left" if column in sheet.words else "right", overflow="fold")
     bad = sheet.columns.index("differences") if "differences" in sheet.columns else None
     for row in sheet.rows:
         style = "red" if bad is not None and row[bad] != "0" else ""
