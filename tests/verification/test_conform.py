@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,7 +12,7 @@ import torch
 from verification.cases import corpus
 from verification.cli import main
 from verification.conform import ABSENT, AGREES, DIALECT, ROUNDS_OTHERWISE, WRONG, conform
-from verification.subjects.in_process import Implementation
+from verification.subjects.in_process import Implementation, load_subject
 from verification.subjects.live import live_subject
 
 LIVE = live_subject()
@@ -149,3 +151,15 @@ def test_the_command_prints_the_table(capsys):
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert {one["finding"] for one in findings} >= {AGREES, WRONG}
     assert all("beyond" in one["detail"] or "differ" in one["detail"] for one in findings if one["finding"] == WRONG)
+
+
+def test_the_example_of_the_readme_runs(tmp_path, monkeypatch):
+    """The other framework of the README is loaded from its file, and its declared dialect is told from an error."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(# other_framework\.py\n.*?)```", readme, re.DOTALL)
+    assert code is not None
+    (tmp_path / "other_framework.py").write_text(code.group(1), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = findings(load_subject("other_framework:GroupScores"), cases("reward.normalize", "grpo", "tenths-g8"))
+    assert found["reward.normalize/grpo/tenths-g8"] == DIALECT
+    assert found["reward.normalize/grpo/tenths-g8-nostd"] == ABSENT

@@ -20,6 +20,7 @@ def _bench(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
+    from relax.algorithms.exact import counters
     from verification.bench.rows import rows
 
     torch.set_num_threads(1)
@@ -46,6 +47,9 @@ def _bench(options: argparse.Namespace) -> int:
             "holds" if row.holds else "MISSED",
         )
     Console(width=None if sys.stdout.isatty() else 150).print(table)
+    for name, tally in sorted(counters().items()):
+        exact = f"{tally.fallback} of {tally.outputs} outputs by exact arithmetic ({tally.fallback_rate:.5%})"
+        print(f"exact engine, {name}: {exact}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump([{**vars(row), "holds": row.holds} for row in measured], file, indent=2)

@@ -18,12 +18,14 @@ ENTRY_POINT_GROUP = "relax_verification.subjects"
 class Implementation:
     """A subject made from an object that offers public calls, any of them.
 
-    A stage without its call is "not there", and so is what the call answers with NotImplementedError.
+    A stage without its call is "not there", and so is what the call answers with NotImplementedError. ``dialects``, if
+    the object has it, says where it follows another definition on purpose: a pattern of case ids to a sentence each.
     """
 
     def __init__(self, name: str, calls: Any) -> None:
         self.name = name
         self.calls = calls
+        self.dialects: dict[str, str] = dict(getattr(calls, "dialects", {}))
 
     def run(self, case: Case, *, threads: int = 1, watch: bool = True) -> Outcome | None:
         outcome = capture(self.calls, case, threads=threads, watch=watch)
