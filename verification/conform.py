@@ -96,7 +96,7 @@ def _examine(
         return CaseFinding(case.id, case.stage, case.algorithm, ABSENT)
     finding, distance, detail = _classify(case, outcome, reference(case))
     declared = next((why for pattern, why in dialects.items() if fnmatchcase(case.id, pattern)), None)
-    if finding == WRONG and declared is not None:
+    if finding == WRONG and declared is not None and (case.error is not None or outcome.failure is None):
         finding, detail = DIALECT, f"{declared}: {detail}"
     return CaseFinding(case.id, case.stage, case.algorithm, finding, distance, detail)
 

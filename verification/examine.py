@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from verification.cases.case import Case
+from verification.cases.case import STAGES, Case
 from verification.goldens.compare import UNRECORDED, compare_with_golden, default_store, unrecorded
 from verification.judges.bits import judge_bits
 from verification.judges.comparison import Comparison
@@ -16,6 +16,7 @@ from verification.judges.contract import judge_contract
 from verification.judges.invariance import judge_invariance
 from verification.judges.rounding import judge_rounding
 from verification.oracle import evaluate
+from verification.oracle.routes import ROUTES
 from verification.report.summary import Measured, Problem
 from verification.subjects.frozen import frozen_subject
 from verification.subjects.in_process import Implementation, load_subject
@@ -25,6 +26,8 @@ from verification.subjects.protocol import Subject
 
 LIVE = "live"
 FROZEN = "frozen"
+ORACLE = "oracle"
+NUMERIC = tuple(stage for stage in STAGES if stage not in ("arguments.validate", "roles.resolve"))
 Result = TypeVar("Result")
 COMPARED, NO_GOLDEN = "compared", "no golden here"
 
@@ -122,6 +125,8 @@ def _goldens():
 def _rounding(found: Examined, case: Case, outcome: Outcome) -> None:
     exact = evaluate(case)
     if exact is None:
+        if case.algorithm not in ROUTES and case.error is None and case.stage in NUMERIC:
+            found.absent[ORACLE] = 1
         return
     judged = judge_rounding(case, outcome, exact)
     found.comparisons.extend(judged)

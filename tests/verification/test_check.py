@@ -20,9 +20,11 @@ from verification.goldens.digest import input_digest
 from verification.goldens.text import Golden, render
 from verification.judges.comparison import Comparison
 from verification.oracle import Exact
+from verification.oracle.routes import ROUTES
 from verification.report.as_json import as_json
 from verification.report.sheets import sheets
 from verification.report.summary import Measured, Problem, Report, merge_measured
+from verification.report.terminal import difference_lines
 from verification.subjects.live import live_subject
 from verification.subjects.outcome import Outcome
 
@@ -380,3 +382,20 @@ def test_the_json_report_is_strict():
     loaded = json.loads(as_json(Report("live", (far,), (), 1)), parse_constant=pytest.fail)
     assert loaded["differences"][0]["ulps"] == "inf"
     assert (loaded["verdict"], loaded["exit_code"]) == ("VERDICT different (1)", 1)
+
+
+def test_what_the_oracle_has_no_route_for_is_counted(monkeypatch):
+    """A valid numeric case of an algorithm without a route in the oracle counts as "not there" in it."""
+    monkeypatch.delitem(ROUTES, "rloo")
+    chosen = [case for case in corpus() if case.stage == "loss.reduce" and case.algorithm == "rloo"]
+    report = run_check(chosen, jobs=1, whole=False)
+    assert report.absent["oracle"] == len(chosen) > 0
+
+
+def test_the_hint_names_a_case_that_can_be_explained():
+    """Differences of parity and of the lock have no case to explain; the hint takes the first that has one."""
+    parity = Comparison("parity/coverage/x", "advantage.estimate", "x", "parity", "corpus", "reached", False)
+    bits = Comparison("loss.reduce/grpo/mean-holes", "loss.reduce", "grpo", "bits", "frozen", "loss", False)
+    hints = [line for line in difference_lines((parity, bits)) if "explain" in line]
+    assert hints == ["    see one whole: relax-verify explain 'loss.reduce/grpo/mean-holes'"]
+    assert not [line for line in difference_lines((parity,)) if "explain" in line]

@@ -163,3 +163,17 @@ def test_the_example_of_the_readme_runs(tmp_path, monkeypatch):
     found = findings(load_subject("other_framework:GroupScores"), cases("reward.normalize", "grpo", "tenths-g8"))
     assert found["reward.normalize/grpo/tenths-g8"] == DIALECT
     assert found["reward.normalize/grpo/tenths-g8-nostd"] == ABSENT
+
+
+def test_a_failure_on_valid_input_is_wrong_whatever_is_declared():
+    """A dialect is another definition; an exception where a number is due is none."""
+
+    class Failing:
+        def __init__(self):
+            self.dialects = {"*": "another epsilon"}
+
+        def reduce_loss(self, args, **inputs):
+            raise ZeroDivisionError("no mask")
+
+    found = findings(Implementation("failing", Failing()), [cases("loss.reduce", "grpo", "mean-holes")[0]])
+    assert set(found.values()) == {WRONG}

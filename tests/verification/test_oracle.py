@@ -13,12 +13,14 @@ from flint import arb, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relax.algorithms.spec import list_algorithm_names
 from tests.verification.oracle_cases import random_cases
 from tests.verification.oracle_readings import doubles_of, floats_of, rewards_case
 from verification.cases.case import Case
 from verification.oracle import Exact, evaluate
 from verification.oracle.reals import nearest_single, rational, single
 from verification.oracle.returns import batch_whitened
+from verification.oracle.routes import ROUTES
 from verification.oracle.standardized import _settle, rational_root, standardized_sum
 
 VECTORS = json.loads((Path(__file__).parents[2] / "verification/cases/data/gdpo-vectors.json").read_text())
@@ -207,6 +209,13 @@ class TestGroupScores:
         opposed = [{"a": 1.0, "b": 0.0}, {"a": 0.0, "b": 1.0}]
         assert not signal("gdpo", opposed, gdpo_reward_keys=["a", "b"])
         assert signal("gdpo", opposed, gdpo_reward_keys=["a", "b"], gdpo_reward_weights=[2.0, 1.0])
+
+
+def test_every_registered_algorithm_has_a_route():
+    """An algorithm without a line in the oracle's table would be judged by no exact value."""
+    missing = sorted(set(list_algorithm_names()) - set(ROUTES))
+    assert not missing, f"add a line for {', '.join(missing)} to ROUTES in verification/oracle/routes.py"
+    assert not set(ROUTES) - set(list_algorithm_names())
 
 
 def test_malformed_cases_are_none_of_its_business():

@@ -49,8 +49,9 @@ def difference_lines(differences: tuple[Comparison, ...]) -> list[str]:
         distance = "" if one.ulps is None else f" ({one.ulps:g} ulps)"
         lines.append(f"DIFFERENT {one.case}: {one.judge} against {one.against}: {one.what}{distance}")
         lines.append(f"    {one.detail}")
-    if differences:
-        lines.append(f"    see one whole: relax-verify explain '{differences[0].case}'")
+    whole = next((one.case for one in differences if one.judge not in ("parity", "lock")), None)
+    if whole is not None:
+        lines.append(f"    see one whole: relax-verify explain '{whole}'")
     if len(differences) > SHOWN:
         lines.append(f"... and {len(differences) - SHOWN} more: --json FILE lists them all")
     return lines
