@@ -14,12 +14,13 @@ from typing import Any
 import torch
 
 from relax.algorithms.collective import collective_for
+from relax.algorithms.context import Context, context_of
 from relax.algorithms.exact import whiten_segments
 from relax.algorithms.exact.subnormals import subnormals_kept
 from relax.algorithms.formulas.broadcast import broadcast, masked_broadcast
 from relax.algorithms.formulas.gae import gae
 from relax.algorithms.formulas.reinforce import discounted_returns
-from relax.algorithms.formulas.responses import masks_or_ones, require_whole_responses
+from relax.algorithms.formulas.responses import masks_or_ones
 from relax.algorithms.formulas.token_normalization import token_global, whiten
 from relax.algorithms.spec import get_algorithm
 
@@ -46,24 +47,46 @@ def _broadcast(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
 
 
 def _masked_broadcast(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
-    return masked_broadcast(batch.rewards, batch.kl, batch.loss_masks)
+    masks = None if batch.loss_masks is None else _context(args, batch).cut(batch.loss_masks)
+    return masked_broadcast(batch.rewards, batch.kl, masks)
 
 
 def _discounted_returns(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
-    require_whole_responses(args, "a discounted return")
-    return discounted_returns(batch.rewards, batch.kl, batch.loss_masks, kl_coef=args.kl_coef, gamma=args.gamma)
+    context = _context(args, batch)
+    (kl,) = context.gather_each(batch.kl)
+    _, returns = discounted_returns(batch.rewards, kl, batch.loss_masks, kl_coef=args.kl_coef, gamma=args.gamma)
+    returns = context.cut(returns)
+    return list(returns), returns
 
 
 def _gae(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
-    require_whole_responses(args, "generalised advantage estimation")
-    if batch.values is None:
+    context = _context(args, batch)
+    kl, values = context.gather_each(batch.kl, require_values(args, batch.values))
+    lengths = batch.response_lengths
+    if lengths is None:
+        lengths = [len(tokens) for tokens in values]
+    advantages, returns = gae(
+        batch.rewards, kl, values, lengths, kl_coef=args.kl_coef, gamma=args.gamma, lambd=args.lambd
+    )
+    return context.cut(advantages), context.cut(returns)
+
+
+def require_values(args: Namespace, values: Sequence[torch.Tensor] | None) -> Sequence[torch.Tensor]:
+    """The critic's values; ValueError where there are none."""
+    if values is None:
         raise ValueError(
             f"{args.advantage_estimator} needs the critic's values, one list entry a response: values is None"
         )
-    lengths = batch.response_lengths
-    if lengths is None:
-        lengths = [len(tokens) for tokens in batch.values]
-    return gae(batch.rewards, batch.kl, batch.values, lengths, kl_coef=args.kl_coef, gamma=args.gamma, lambd=args.lambd)
+    return values
+
+
+def _context(args: Namespace, batch: AdvantageBatch) -> Context:
+    return context_of(
+        args,
+        total_lengths=batch.total_lengths,
+        response_lengths=batch.response_lengths,
+        padded_total_lengths=batch.padded_total_lengths,
+    )
 
 
 @subnormals_kept()
@@ -108,6 +131,11 @@ def compute_advantages_and_returns(
     ``mini_batch_sizes`` counts this rank's samples in each optimizer batch and is required where rewards are whitened
     over it, across ``process_group``. Raises ValueError naming both lengths where lists disagree, and what each
     formula refuses.
+
+    Under context parallelism ``kl``, ``values`` and the results are this rank's part of each response, ``loss_masks``
+    whole responses', and ``total_lengths`` (padded: ``padded_total_lengths``) say where responses are cut. What runs
+    along a response is gathered first, so that it has the bits of one rank: the reward goes to the response's last
+    token, whichever rank holds it.
     """
     batch = AdvantageBatch(
         rewards=rewards,

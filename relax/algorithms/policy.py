@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
+from relax.algorithms.context import Context, context_of
 from relax.algorithms.formulas.off_policy import OFF_POLICY_WEIGHTS
 from relax.algorithms.formulas.ratio import clipped_is, ppo_clip, reinforce, soft_gate
-from relax.algorithms.formulas.responses import (
-    concatenate,
-    masks_or_ones,
-    require_same_shapes,
-    require_whole_responses,
-)
+from relax.algorithms.formulas.responses import concatenate, masks_or_ones, require_same_shapes
 from relax.algorithms.formulas.sequence import opsm_mask, sequence_level_kl
 from relax.algorithms.spec import get_algorithm
 
@@ -70,6 +67,17 @@ def compute_policy_loss_for(
     return objective(args, log_probs=log_probs, ppo_kl=ppo_kl, advantages=advantages)
 
 
+@dataclass(frozen=True)
+class TokenLosses:
+    """What the objective makes of this rank's tokens: ``[T]`` each, responses joined in their order, not reduced."""
+
+    loss: torch.Tensor
+    clipfrac: torch.Tensor
+    ppo_kl: torch.Tensor
+    opsm_mask: torch.Tensor | None = None
+    off_policy_weights: torch.Tensor | None = None
+
+
 def policy_objective(
     args: Namespace,
     *,
@@ -78,30 +86,73 @@ def policy_objective(
     advantages: Sequence[torch.Tensor],
     loss_masks: Sequence[torch.Tensor] | None,
     rollout_log_probs: Sequence[torch.Tensor] | None = None,
+    total_lengths: Sequence[int] | None = None,
+    response_lengths: Sequence[int] | None = None,
+    padded_total_lengths: Sequence[int] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """``(loss, clipfrac, ppo_kl)`` of a batch, ``[T]`` each: the objective, then the OPSM mask, then off-policy
-    weights.
+    """``(loss, clipfrac, ppo_kl)`` of a batch, ``[T]`` each, as `token_losses` of the context of these lengths."""
+    context = context_of(
+        args,
+        total_lengths=total_lengths,
+        response_lengths=response_lengths,
+        padded_total_lengths=padded_total_lengths,
+    )
+    tokens = token_losses(
+        args,
+        context,
+        old_log_probs=old_log_probs,
+        log_probs=log_probs,
+        advantages=advantages,
+        loss_masks=loss_masks,
+        rollout_log_probs=rollout_log_probs,
+    )
+    return tokens.loss, tokens.clipfrac, tokens.ppo_kl
+
+
+def token_losses(
+    args: Namespace,
+    context: Context,
+    *,
+    old_log_probs: Sequence[torch.Tensor],
+    log_probs: Sequence[torch.Tensor],
+    advantages: Sequence[torch.Tensor],
+    loss_masks: Sequence[torch.Tensor] | None,
+    rollout_log_probs: Sequence[torch.Tensor] | None = None,
+) -> TokenLosses:
+    """The objective, then the OPSM mask, then off-policy weights.
 
     Lists hold ``[R_i]`` a response, in the order in which ``T`` joins them; ``loss_masks`` None is every token and
     enters the statistics of a response alone, not the token losses. Mask and weights carry no gradient. Raises
     ValueError where lists or shapes disagree, and where ``args.use_tis`` is set without ``rollout_log_probs``.
+
+    Under context parallelism the lists and ``T`` are this rank's tokens and ``loss_masks`` whole responses'. Means over
+    a response are those of the whole: log-probs are gathered for them, in one collective and one more backwards.
     """
     require_same_shapes(
         log_probs=log_probs, old_log_probs=old_log_probs, advantages=advantages, rollout_log_probs=rollout_log_probs
     )
     spec = get_algorithm(args.advantage_estimator)
+    whole_old, whole_new = old_log_probs, log_probs
     if spec.needs_full_log_probs or args.use_opsm:
-        require_whole_responses(args, "the mean of each response's log-probs")
-    masks = masks_or_ones(loss_masks, log_probs, "log_probs")
+        whole_old, whole_new = context.gather_each(old_log_probs, log_probs)
+    elif loss_masks is not None:
+        loss_masks = context.cut(loss_masks)
+    masks = masks_or_ones(loss_masks, whole_new, "log_probs")
     old, new = concatenate(old_log_probs), concatenate(log_probs)  # [T]
-    by_response = spec.kl_level == "sequence"
-    ppo_kl = sequence_level_kl(old_log_probs, log_probs, masks) if by_response else old - new
+    if spec.kl_level == "sequence":
+        of_whole = sequence_level_kl(whole_old, whole_new, masks).split([len(tokens) for tokens in whole_new])
+        ppo_kl = concatenate(context.cut(of_whole))
+    else:
+        ppo_kl = old - new
     loss, clipfrac = compute_policy_loss_for(args, log_probs=new, ppo_kl=ppo_kl, advantages=concatenate(advantages))
+    kept = weights = None
     if args.use_opsm:
-        loss = loss * opsm_mask(old_log_probs, log_probs, advantages, masks, args.opsm_delta)
+        kept = opsm_mask(whole_old, whole_new, advantages, masks, args.opsm_delta)
+        loss = loss * kept
     if args.use_tis:
-        loss = loss * _off_policy_weights(args, old, rollout_log_probs)
-    return loss, clipfrac, ppo_kl
+        weights = _off_policy_weights(args, old, rollout_log_probs)
+        loss = loss * weights
+    return TokenLosses(loss, clipfrac, ppo_kl, kept, weights)
 
 
 def _off_policy_weights(

@@ -142,9 +142,12 @@ def test_step_3_refuses_after_the_ranks_have_met(change, words):
         def sum(self, tensor):
             raise AssertionError("step 3 gathers; it does not sum")
 
+        def max(self, tensor):
+            raise AssertionError("step 3 gathers; it looks for no maximum")
+
         def gather(self, tensor):
             self.gathered += 1
-            return [tensor]
+            return tensor[None]
 
     collective = Counting()
     args = namespace(of_function("whitened_broadcast"))
@@ -171,11 +174,13 @@ def test_what_does_not_fit_is_refused_by_name(identifier, change, words):
         compute_advantages_and_returns(namespace(of_function(identifier)), **inputs(**change))
 
 
-@pytest.mark.parametrize("identifier", ["discounted_returns", "gae"])
-def test_formulas_along_a_response_refuse_its_slices(identifier):
-    """Under context parallelism a scan over a slice would be another number: it is an error, with the remedy."""
+@pytest.mark.parametrize("identifier", ["masked_broadcast", "discounted_returns", "gae"])
+def test_cut_responses_need_their_lengths_and_ranks(identifier):
+    """Under context parallelism missing lengths are an error that names them, missing ranks one with the option."""
     args = namespace(of_function(identifier), context_parallel_size=2)
-    with pytest.raises(NotImplementedError, match=r"context_parallel_size is 2.*--context-parallel-size 1"):
+    with pytest.raises(ValueError, match=r"context_parallel_size is 2 and total_lengths is None"):
+        compute_advantages_and_returns(args, **inputs(total_lengths=None))
+    with pytest.raises(ValueError, match=r"context_parallel_size is 2 .* 1 rank.* --context-parallel-size"):
         compute_advantages_and_returns(args, **inputs())
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 
-from relax.algorithms.formulas.kl import KL_KINDS, approx_kl, kl_per_response
+from relax.algorithms.formulas.kl import KL_KINDS, approx_kl, kl_of_batch, kl_per_response
 from verification.cases.arguments import namespace
 from verification.cases.integers import Integers
 from verification.judges.bits import first_difference
@@ -140,3 +140,23 @@ def test_inputs_stay_as_they_were():
     assert first_difference(ours[0], before[0]) is None
     assert first_difference(reference[0], before[1]) is None
     assert got[0].data_ptr() not in (ours[0].data_ptr(), reference[0].data_ptr())
+
+
+def test_the_columns_of_a_batch_by_their_precedence():
+    """The policy's log-probs come before the rollout engine's, values tell only shapes, and without any it is None."""
+    batch = {
+        "log_probs": log_probs("ours", 3),
+        "rollout_log_probs": log_probs("rollout", 3),
+        "ref_log_probs": log_probs("reference", 3),
+        "values": [torch.ones(3, dtype=torch.float64)],
+    }
+
+    def kl(*missing):
+        given = {name: column for name, column in batch.items() if name not in missing}
+        return kl_of_batch(kl_args("k1"), given)
+
+    assert first_difference(kl()[0], batch["log_probs"][0] - batch["ref_log_probs"][0]) is None
+    expected = batch["rollout_log_probs"][0] - batch["ref_log_probs"][0]
+    assert first_difference(kl("log_probs")[0], expected) is None
+    assert first_difference(kl("log_probs", "rollout_log_probs")[0], torch.zeros(3)) is None
+    assert kl("log_probs", "rollout_log_probs", "values") is None

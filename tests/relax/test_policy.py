@@ -254,15 +254,14 @@ def test_the_registry_chooses_the_objective(algorithm, monkeypatch):
     assert all(got[key] is value for key, value in given.items())
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "options"), [("gspo", {}), ("grpo", {"use_opsm": True}), ("sapo", {"use_opsm": True})]
-)
-def test_means_over_a_response_refuse_its_slices(algorithm, options):
-    """Under context parallelism a slice's mean is another number: an error with the remedy; token objectives run."""
-    with pytest.raises(NotImplementedError, match=r"context_parallel_size is 2.*--context-parallel-size 1"):
-        policy_objective(namespace(algorithm, context_parallel_size=2, **options), **batch("cp", [3]))
-    loss, _, _ = policy_objective(namespace("grpo", context_parallel_size=2), **batch("cp", [3]))
-    assert loss.shape == (3,)
+@ALGORITHMS
+def test_cut_responses_need_their_lengths(algorithm):
+    """Under context parallelism the lengths say where a response is cut: the error names the missing ones."""
+    args = namespace(algorithm, context_parallel_size=2)
+    with pytest.raises(ValueError, match=r"context_parallel_size is 2 and total_lengths is None"):
+        policy_objective(args, **batch("cp", [3]))
+    with pytest.raises(ValueError, match=r"context_parallel_size is 2 and response_lengths is None"):
+        policy_objective(args, **batch("cp", [3]), total_lengths=[4])
 
 
 @ALGORITHMS

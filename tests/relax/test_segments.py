@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 import torch
@@ -13,51 +10,18 @@ from hypothesis import strategies as st
 
 from relax.algorithms.exact import whiten_scalar, whiten_segments
 from relax.algorithms.exact.gdpo import whiten
-
-
-class ThreadCollective:
-    """Ranks as threads of one process: a barrier before and after each exchange, and a count of the exchanges."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.slots: list[torch.Tensor | None] = [None] * size
-        self.barrier = threading.Barrier(size, timeout=20)
-        self.exchanges = [0] * size
-
-    def on(self, rank: int) -> ThreadRank:
-        return ThreadRank(self, rank)
-
-
-class ThreadRank:
-    def __init__(self, world: ThreadCollective, rank: int) -> None:
-        self.world, self.rank, self.size = world, rank, world.size
-
-    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        self.world.exchanges[self.rank] += 1
-        self.world.slots[self.rank] = tensor.clone()
-        self.world.barrier.wait()
-        gathered = [slot.clone() for slot in self.world.slots]
-        self.world.barrier.wait()
-        assert len({(slot.dtype, slot.shape) for slot in gathered}) == 1
-        return gathered
-
-    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
-        return torch.stack(self.gather(tensor)).sum(0)
+from relax.algorithms.simulated import SimulatedWorld
 
 
 def on_every_rank(values: list, sizes: list, batch_ids: list | None = None) -> tuple[list, list[int]]:
     """Each rank's tensor or exception, and how many exchanges each rank took part in."""
-    world = ThreadCollective(len(values))
-
-    def run(rank: int):
-        ids = batch_ids[rank] if batch_ids else None
-        try:
-            return whiten_segments(values[rank], sizes[rank], collective=world.on(rank), batch_ids=ids)
-        except ValueError as error:
-            return error
-
-    with ThreadPoolExecutor(len(values)) as pool:
-        return list(pool.map(run, range(len(values)))), world.exchanges
+    world = SimulatedWorld(len(values))
+    ids = batch_ids or [None] * len(values)
+    results = world.run(
+        lambda collective, own: whiten_segments(own[0], own[1], collective=collective, batch_ids=own[2]),
+        list(zip(values, sizes, ids, strict=True)),
+    )
+    return results, world.exchanges
 
 
 def f32(*values: float) -> torch.Tensor:

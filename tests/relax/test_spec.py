@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
 from relax.algorithms import spec as spec_module
 from relax.algorithms.advantages import compute_advantages_and_returns, normalize_advantages
-from relax.algorithms.policy import compute_policy_loss_for, policy_objective
+from relax.algorithms.context import WholeResponses
+from relax.algorithms.policy import compute_policy_loss_for, policy_objective, token_losses
 from relax.algorithms.resolve import resolve_implementations
 from relax.algorithms.rewards import REWARD_NORMALIZERS, group_carries_reward_signal
 from relax.algorithms.spec import (
@@ -290,14 +292,12 @@ def ppo_kl_of(spec: AlgorithmSpec) -> list[float]:
     )[2].tolist()
 
 
-def under_context_parallelism(spec: AlgorithmSpec) -> bool:
+def whole_responses_gathered(spec: AlgorithmSpec) -> int:
+    """How often an objective of one token asks for whole responses."""
+    context = mock.Mock(wraps=WholeResponses())
     one = [torch.ones(1)]
-    args = arguments(context_parallel_size=2)
-    try:
-        policy_objective(args, old_log_probs=one, log_probs=one, advantages=one, loss_masks=one)
-    except (ValueError, NotImplementedError):
-        return False
-    return True
+    token_losses(arguments(), context, old_log_probs=one, log_probs=one, advantages=one, loss_masks=one)
+    return context.gather_each.call_count
 
 
 def signal_of(spec: AlgorithmSpec) -> Any:
@@ -320,7 +320,7 @@ PROOFS: dict[str, tuple[Run, Mapping[str, Any], Any, Mapping[str, Any], Any]] = 
     ),
     "policy_loss_fn": (loss_of, {"policy_loss_fn": "ppo_clip"}, [-1.0], {"policy_loss_fn": "reinforce"}, [1.0]),
     "kl_level": (ppo_kl_of, {"kl_level": "token"}, [0.5, 1.5], {"kl_level": "sequence"}, [1.0, 1.0]),
-    "needs_full_log_probs": (under_context_parallelism, {}, True, {"needs_full_log_probs": True}, False),
+    "needs_full_log_probs": (whole_responses_gathered, {}, 0, {"needs_full_log_probs": True}, 1),
     "needs_critic": (
         lambda spec: list(process_role(arguments())), {}, ["actor", "rollout"],
         {"needs_critic": True}, ["actor", "critic", "rollout"],

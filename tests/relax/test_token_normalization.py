@@ -1,17 +1,16 @@
-"""Normalisation over unmasked tokens: bits, numbers by hand, ranks, refusals; and the collective of one process."""
+"""Normalisation over unmasked tokens: bits, numbers by hand, ranks, refusals."""
 
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import pytest
 import torch
 
 from relax.algorithms.advantages import normalize_advantages
-from relax.algorithms.collective import Collective, LocalCollective, collective_for
+from relax.algorithms.collective import LocalCollective
 from relax.algorithms.formulas.token_normalization import token_global, whiten
+from relax.algorithms.simulated import SimulatedWorld
 from verification.cases.arguments import namespace
 from verification.cases.integers import Integers
 from verification.judges.bits import first_difference
@@ -100,28 +99,8 @@ def test_one_pass_loses_a_far_offset():
     assert not torch.allclose(got, torch.tensor([-1.16, -0.39, 0.39, 1.16]), atol=1e-2)  # the true ones to 3 digits
 
 
-class Meeting:
-    """Ranks as threads: each puts its tensor down, waits for the others, and reads them all in order of rank."""
-
-    def __init__(self, size: int, rank: int, table: dict, barrier: Barrier) -> None:
-        self.size, self.rank, self._table, self._barrier = size, rank, table, barrier
-
-    def gather(self, tensor):
-        self._table[self.rank] = tensor
-        self._barrier.wait(timeout=20)
-        everyone = [self._table[rank] for rank in range(self.size)]
-        self._barrier.wait(timeout=20)
-        return everyone
-
-    def sum(self, tensor):
-        return sum(self.gather(tensor))
-
-
 def on_ranks(size: int, work):
-    table, barrier = {}, Barrier(size)
-    with ThreadPoolExecutor(size) as pool:
-        futures = [pool.submit(work, Meeting(size, rank, table, barrier)) for rank in range(size)]
-    return [future.exception() or future.result() for future in futures]
+    return SimulatedWorld(size).run(lambda collective, _: work(collective), [None] * size)
 
 
 @BOTH
@@ -177,21 +156,3 @@ def test_a_mask_of_another_shape_names_both():
         normalize_advantages(
             args, advantages=[torch.zeros(2), torch.zeros(3)], loss_masks=[torch.ones(2), torch.ones(1)]
         )
-
-
-def test_one_process_is_a_group_of_one():
-    """The local collective gives tensors back as they are; None asks for it."""
-    local, tensor = collective_for(None), torch.tensor([1.5])
-    assert isinstance(local, LocalCollective)
-    assert isinstance(local, Collective)
-    assert (local.size, local.rank) == (1, 0)
-    assert local.sum(tensor) is tensor
-    assert local.gather(tensor) == [tensor]
-
-
-def test_a_collective_stands_where_a_group_is_expected():
-    """An object that keeps the protocol is used as it is; anything else is an error that says what is needed."""
-    meeting = Meeting(1, 0, {}, Barrier(1))
-    assert collective_for(meeting) is meeting
-    with pytest.raises(NotImplementedError, match=r"process_group is a str.*None.*size, rank, sum and gather"):
-        collective_for("data parallel")

@@ -181,6 +181,10 @@ BREACHES = {
         "relax/algorithms/formulas/gae.py",
         "from relax.algorithms import spec",
     ),
+    "Formulas take a collective, and know no training engine": (
+        "relax/algorithms/formulas/ratio.py",
+        "import relax.backends.megatron.loss",
+    ),
     "The registry is data of the standard library": ("relax/algorithms/spec.py", "import torch"),
     "Cases know neither subjects nor judges": ("verification/cases/case.py", "import verification.judges.bits"),
 }

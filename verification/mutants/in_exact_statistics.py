@@ -130,30 +130,28 @@ IN_EXACT_STATISTICS: tuple[Mutant, ...] = (
     ),
     _SEGMENTS(
         name="segments-shifted",
-        old="shard[n_segments + end - size : n_segments + end]",
-        new="shard[n_segments + end - size - 1 : n_segments + end - 1]",
+        old="shards[:, n_segments:]",
+        new="shards[:, n_segments - 1 : -1]",
         reason="each batch one sample too early",
     ),
     _SEGMENTS(
         name="segments-reversed",
-        old="mine.append(whitened[start : start + sizes[rank, segment]])",
-        new="mine.insert(0, whitened[start : start + sizes[rank, segment]])",
+        old="mine.append(whiten(",
+        new="mine.insert(0, whiten(",
         reason="results of the last batch come first",
     ),
     _SEGMENTS(
         name="segments-local",
-        old="    shards = [shard.cpu().numpy() for shard in collective.gather(buffer)]\n"
-        "    return torch.from_numpy(_own_slices(shards, n_segments, collective.rank)).to(values.device)",
-        new="    collective.gather(buffer)\n"
-        "    return torch.from_numpy(_own_slices([buffer.numpy()], n_segments, 0)).to(values.device)",
+        old="_own_slices(shards, n_segments, collective.rank)",
+        new="_own_slices(buffer.numpy()[None], n_segments, 0)",
         reason="whitened over this rank's samples, not over all ranks'",
         checks=(),
         tests=("tests/relax/test_segments.py",),
     ),
     _SEGMENTS(
         name="segments-slice-of-rank-0",
-        old="start = int(sizes[:rank, segment].sum())",
-        new="start = 0",
+        old="sizes[:rank, segment].sum()",
+        new="0",
         reason="every rank takes the first rank's slice",
         checks=(),
         tests=("tests/relax/test_segments.py",),

@@ -13,36 +13,36 @@ _U = 2.0**-53
 _TOO_MANY = 2**26
 
 
-def whiten_batch(values: np.ndarray, epsilon: float) -> np.ndarray:
+def whiten_batch(values: np.ndarray, epsilon: float, own: slice = slice(None)) -> np.ndarray:
     """The float32 nearest ``(x_i - mean) / (std + epsilon)``, ties to even, zero positive.
 
     ``values``: finite float32 ``[n]``, exact as they are; std is unbiased (n-1). A batch of one sample gives 0, an
-    empty one is empty. Returns float32 ``[n]``. Raises ValueError for 2^26 samples or more, where the
-    bound is not proven.
+    empty one is empty. Returns float32 for the samples of ``own``, where not all are this rank's to give. Raises
+    ValueError for 2^26 samples or more, where the bound is not proven.
     """
-    n = values.size
+    n, mine = values.size, values[own]
     if n >= _TOO_MANY:
         raise ValueError(
             f"an optimizer batch of {n} samples is beyond the {_TOO_MANY - 1} that can be whitened exactly"
         )
     with subnormals_kept():
         if n == 0 or values.min() == values.max():
-            out, undecided = np.zeros(n, dtype=np.float32), np.empty(0, dtype=np.int64)
+            out, undecided = np.zeros(mine.size, dtype=np.float32), np.empty(0, dtype=np.int64)
         else:
-            out, undecided = _settle(values, epsilon)
+            out, undecided = _settle(values, epsilon, own)
         if undecided.size:
             mean, variance = _exact_moments(values)
             exact_epsilon = rational(epsilon)
             out[undecided] = [
                 round_standardized([(rational(value) - mean, variance)], exact_epsilon)
-                for value in values[undecided].tolist()
+                for value in mine[undecided].tolist()
             ]
-    tally.count("batch", n, undecided.size)
+    tally.count("batch", mine.size, undecided.size)
     return out
 
 
-def _settle(values: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    """Float32 values ``[n]``, and the positions of those not proven to be the nearest ones.
+def _settle(values: np.ndarray, epsilon: float, own: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+    """Float32 values of the samples of ``own``, and the positions of those not proven to be the nearest ones.
 
     With u = 2^-53 and L the depth of the pairwise sum (the additions of 2^-1040 and 2^-1060 cover underflow):
       mean:      held as two doubles, E_m (see ``_mean``); a deviation is then off by E_m + 2 u |x - mean|
@@ -60,16 +60,17 @@ def _settle(values: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]
         depth = (n - 1).bit_length()
         squares = _pairwise_sum(x * x)
         std = np.sqrt(squares / (n - 1))
+        x = x[own]
         shift_error = np.sqrt(n) * mean_error
         variance_error = (depth + 8) * _U * squares + 1.01 * shift_error * (2 * np.sqrt(squares) + shift_error)
         variance_error = variance_error / (n - 1) + 2.0**-1040
         denominator = std + epsilon
         relative = (variance_error / std + _U * std) / denominator + _U
         if not relative < 2.0**-7:
-            return np.zeros(n, dtype=np.float32), np.arange(n)
+            return np.zeros(x.size, dtype=np.float32), np.arange(x.size)
         relative = 1.05 * (relative + 7 * _U)
         absolute = 1.05 * mean_error / denominator + 2.0**-1060
-        largest = max(x.max(), -x.min()) / denominator
+        largest = np.abs(x).max(initial=0.0) / denominator
         x *= 1.0 / denominator
         bound = absolute + largest * relative
         low32, high32 = (x - bound).astype(np.float32), (x + bound).astype(np.float32)

@@ -79,6 +79,6 @@ def dominating_component(group: np.ndarray, weights: np.ndarray, sample: int) ->
     return int(np.argmax(shares))
 
 
-def whiten(values: np.ndarray) -> np.ndarray:
-    """Step 3 for one optimizer batch: finite float32 ``[n]`` to float32 ``[n]``, correctly rounded."""
-    return whiten_batch(values, EPSILON)
+def whiten(values: np.ndarray, own: slice = slice(None)) -> np.ndarray:
+    """Step 3 for one optimizer batch: finite float32 ``[n]`` to float32 for those of ``own``, correctly rounded."""
+    return whiten_batch(values, EPSILON, own)

@@ -57,31 +57,29 @@ def whiten_segments(
     """
     collective = collective or LocalCollective()
     header, sizes = _header(values, mini_batch_sizes, batch_ids, responses)
-    table = [row.tolist() for row in collective.gather(header)]
+    table = collective.gather(header).numpy()  # [ranks, 6]
     complaints = _complaints(table)
     if complaints:
         raise ValueError("whitening over the optimizer batch: " + "; ".join(complaints))
-    n_segments = table[0][3]
-    width = max(row[4] for row in table)
+    n_segments, width = len(sizes), int(table[:, 4].max())
     buffer = torch.zeros(n_segments + width, dtype=torch.float64)
     buffer[:n_segments] = torch.tensor(sizes, dtype=torch.float64)
     buffer[n_segments : n_segments + values.numel()] = values.detach().to("cpu", torch.float64)
-    shards = [shard.cpu().numpy() for shard in collective.gather(buffer)]
-    return torch.from_numpy(_own_slices(shards, n_segments, collective.rank)).to(values.device)
+    shards = collective.gather(buffer).numpy()  # [ranks, segments + width]
+    return torch.empty_like(values).copy_(torch.from_numpy(_own_slices(shards, n_segments, collective.rank)))
 
 
-def _own_slices(shards: list[np.ndarray], n_segments: int, rank: int) -> np.ndarray:
-    sizes = np.array([shard[:n_segments] for shard in shards]).astype(np.int64)  # [ranks, segments]
-    ends = sizes.cumsum(axis=1)
+def _own_slices(shards: np.ndarray, n_segments: int, rank: int) -> np.ndarray:
+    sizes, payload = shards[:, :n_segments].astype(np.int64), shards[:, n_segments:]
+    held = np.arange(payload.shape[1]) < sizes.sum(axis=1, keepdims=True)
+    segments = np.arange(n_segments, dtype=np.min_scalar_type(n_segments))  # small ones sort faster
+    segment_of = np.repeat(np.tile(segments, len(shards)), sizes.ravel())
+    values = payload[held][np.argsort(segment_of, kind="stable")].astype(np.float32)  # by segment, then by rank
+    ends = sizes.sum(axis=0).cumsum()
     mine = []
-    for segment in range(n_segments):
-        parts = [
-            shard[n_segments + end - size : n_segments + end]
-            for shard, size, end in zip(shards, sizes[:, segment], ends[:, segment], strict=True)
-        ]
-        whitened = whiten(np.concatenate(parts).astype(np.float32))
-        start = int(sizes[:rank, segment].sum())
-        mine.append(whitened[start : start + sizes[rank, segment]])
+    for segment in np.flatnonzero(sizes[rank]):
+        start, before = ends[segment] - sizes[:, segment].sum(), sizes[:rank, segment].sum()
+        mine.append(whiten(values[start : ends[segment]], slice(before, before + sizes[rank, segment])))
     return np.concatenate(mine) if mine else np.empty(0, dtype=np.float32)
 
 
@@ -119,15 +117,16 @@ def _hash(batch_ids: Sequence[str]) -> int:
     return int.from_bytes(digest.digest(), "big", signed=True)
 
 
-def _complaints(table: list[list[int]]) -> list[str]:
-    complaints = [
-        f"rank {rank}: {_COMPLAINTS[status].format(position=position, samples=samples)}"
-        for rank, (_, status, position, _, samples, _) in enumerate(table)
-        if status != _FINE
-    ]
-    if complaints:
-        return complaints
+def _complaints(table: np.ndarray) -> list[str]:
+    """What is wrong, rank by rank, with the headers int64 ``[ranks, 6]``."""
+    if table[:, 1].any():
+        return [
+            f"rank {rank}: {_COMPLAINTS[status].format(position=position, samples=samples)}"
+            for rank, (_, status, position, _, samples, _) in enumerate(table.tolist())
+            if status != _FINE
+        ]
+    complaints = []
     for column, name in ((0, "protocol version"), (3, "number of optimizer batches"), (5, "hash of the batch ids")):
-        if len({row[column] for row in table}) > 1:
-            complaints += [f"rank {rank}: {name} {row[column]}" for rank, row in enumerate(table)]
+        if (table[:, column] != table[0, column]).any():
+            complaints += [f"rank {rank}: {name} {value}" for rank, value in enumerate(table[:, column].tolist())]
     return complaints

@@ -6,7 +6,8 @@ Source: J. Schulman, "Approximating KL Divergence" (2020), for k1, k2 and k3.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -65,3 +66,17 @@ def kl_per_response(
         approx_kl(ours, reference, args.kl_loss_type, ratio)
         for ours, reference, ratio in zip(log_probs, ref_log_probs, ratios, strict=True)
     ]
+
+
+def kl_of_batch(args: Namespace, batch: Mapping[str, Any]) -> list[torch.Tensor] | None:
+    """`kl_per_response` of a batch's columns; None where none of them tells the shape of a response.
+
+    ``log_probs`` are the policy's, or where it has computed none ``rollout_log_probs``; ``ref_log_probs`` and
+    ``values`` as there. A column that is absent is None.
+    """
+    log_probs, values = batch.get("log_probs"), batch.get("values")
+    if log_probs is None:
+        log_probs = batch.get("rollout_log_probs")
+    if log_probs is None and values is None:
+        return None
+    return kl_per_response(args, log_probs=log_probs, ref_log_probs=batch.get("ref_log_probs"), values=values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -34,15 +33,6 @@ def require_same_shapes(**lists: Sequence[torch.Tensor] | None) -> None:
                     f"response {position}: {first} has shape {tuple(one.shape)} and {name} has shape "
                     f"{tuple(other.shape)}: both need one number a response token"
                 )
-
-
-def require_whole_responses(args: Namespace, formula: str) -> None:
-    """Raise where context parallelism cuts the responses that ``formula`` runs along: gather before it, slice after."""
-    if args.context_parallel_size > 1:
-        raise NotImplementedError(
-            f"{formula} needs whole responses and context_parallel_size is {args.context_parallel_size}: gathering the "
-            "slices is not available yet; set --context-parallel-size 1"
-        )
 
 
 def masks_or_ones(

@@ -1,0 +1,1 @@
+"""The Megatron side: losses, advantages and log-probs over the process groups of megatron.core."""

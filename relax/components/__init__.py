@@ -1,0 +1,1 @@
+"""The roles of a run, one module each."""
