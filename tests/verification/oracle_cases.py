@@ -204,6 +204,30 @@ def reduce_case(random: Random, name: str) -> Case:
     return Case(name, "loss.reduce", "grpo", inputs, {"calculate_per_token_loss": random.random() < 0.5})
 
 
+def log_prob_case(random: Random, name: str) -> Case:
+    """Log-probs and entropy: flat, spread and peaked rows, offsets, masked entries, half precision."""
+    vocabulary = random.choice([1, 2, 3, 5, 8, 17, 40, 130])
+    logits, tokens = [], []
+    for length in [random.randint(0, 5) for _ in range(random.randint(1, 3))]:
+        rows = np.zeros((length, vocabulary), dtype=np.float32)
+        for position in range(length):
+            values = row(random, vocabulary, spread=random.choice([1e-3, 1.0, 1.0, 8.0, 60.0]))
+            rows[position] = values + np.float32(random.choice([0.0, 0.0, 10.0, -300.0, 1e4]))
+        ids = [random.randrange(vocabulary) for _ in range(length)]
+        if random.random() < 0.3:
+            hidden = np.array([random.random() < 0.3 for _ in range(rows.size)], dtype=np.bool_).reshape(rows.shape)
+            hidden[np.arange(length), ids] = False
+            rows[hidden] = -np.inf
+        logits.append(rows)
+        tokens.append(np.array(ids, dtype=np.int64))
+    kind = random.choice(["float32", "float32", "float16", "bfloat16"])
+    if kind == "float16":
+        logits = [rows.astype(np.float16) for rows in logits]
+    elif kind == "bfloat16":
+        logits = [(rows.view(np.uint32) >> 16).astype(np.uint16) for rows in logits]
+    return Case(name, "logprob.entropy", "grpo", {"logits": logits, "tokens": tokens})
+
+
 MAKERS: dict[str, Callable[[Random, str], Case]] = {
     "reward": reward_case,
     "component": component_case,
@@ -212,6 +236,7 @@ MAKERS: dict[str, Callable[[Random, str], Case]] = {
     "normalization": normalization_case,
     "policy": policy_case,
     "reduce": reduce_case,
+    "log-probs": log_prob_case,
 }
 
 

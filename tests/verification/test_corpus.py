@@ -140,8 +140,8 @@ def test_integers_cover_their_range_evenly() -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_inputs_are_plain_data(stage: str) -> None:
-    """Numbers, texts, lists, mappings and arrays: of one dimension, float32 but for some masks and some of a critic's
-    values, small but for a few."""
+    """Numbers, texts, lists, mappings and arrays: of one dimension but for logits, float32 but for some masks, ids and
+    logits and some of a critic's values, small but for a few."""
     large = 0
     for case in (case for case in corpus() if case.stage == stage):
         for name, value in case.inputs.items():
@@ -156,6 +156,8 @@ DTYPES = {
     "loss_masks": (np.float32, np.int64, np.bool_),
     "full_loss_masks": (np.float32, np.int64, np.bool_),
     "values": (np.float32, np.float64),
+    "logits": (np.float32, np.float16, np.uint16),
+    "tokens": (np.int64, np.int32),
 }
 
 
@@ -173,6 +175,20 @@ def test_masks_are_none_integers_and_booleans_too(stage: str) -> None:
     assert set(found) == {"none", "float32", "int64", "bool"}
     for kind in ("none", "int64", "bool"):
         assert all(evaluate(case) is not None for case in found[kind])
+
+
+def test_logits_come_in_every_precision() -> None:
+    """float32, float16 and bfloat16, whose bits are uint16 in a case and bfloat16 in a call; the oracle has a value."""
+    kinds: dict[torch.dtype, list[Case]] = {}
+    for case in NAMED:
+        if case.stage == "logprob.entropy" and case.error is None:
+            kinds.setdefault(case.fresh_inputs()["logits"][0].dtype, []).append(case)
+    assert set(kinds) == {torch.float32, torch.float16, torch.bfloat16}
+    assert all(evaluate(case) is not None for cases in kinds.values() for case in cases)
+    case = find("logprob.entropy/grpo/bfloat16-7")
+    bits, tensor = case.inputs["logits"][0], case.fresh_inputs()["logits"][0]
+    assert tensor.view(torch.int16).tolist() == bits.view(np.int16).tolist()
+    assert tensor.abs().max() > 6
 
 
 def test_gae_is_asked_in_double_precision() -> None:
@@ -205,7 +221,7 @@ def assert_plain(value: Any, where: str, dtypes: tuple[type, ...]) -> None:
             assert_plain(item, where, dtypes)
     elif isinstance(value, np.ndarray):
         assert value.dtype in dtypes, where
-        assert value.ndim == 1, where
+        assert value.ndim == (2 if dtypes is DTYPES["logits"] else 1), where
     else:
         assert value is None or isinstance(value, str | complex | np.bool_ | Real), f"{where}: {type(value)}"
 

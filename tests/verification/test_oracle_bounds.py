@@ -49,7 +49,7 @@ class TestBounds:
     def test_every_stage_has_random_cases(self):
         """The makers cover each numeric stage."""
         stages = {case.stage for case in random_cases(0, 12)}
-        assert len(MAKERS) == 7
+        assert len(MAKERS) == 8
         assert stages == set(STAGES) - {"arguments.validate", "roles.resolve"}
 
 

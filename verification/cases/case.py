@@ -22,6 +22,7 @@ STAGES = (
     "advantage.normalize",
     "policy.loss",
     "loss.reduce",
+    "logprob.entropy",
     "arguments.validate",
     "roles.resolve",
 )
@@ -68,7 +69,10 @@ class Case:
         return namespace(self.algorithm, **copy.deepcopy(dict(self.options)))
 
     def fresh_inputs(self) -> dict[str, Any]:
-        """A deep copy of the inputs for one call: numpy arrays as tensors, samples as objects with attributes."""
+        """A deep copy of the inputs for one call: numpy arrays as tensors, samples as objects with attributes.
+
+        numpy has no bfloat16: an array of uint16 holds the bits of one.
+        """
         inputs = {name: _fresh(value) for name, value in self.inputs.items()}
         if "samples" in inputs:
             inputs["samples"] = [_sample(fields) for fields in inputs["samples"]]
@@ -80,12 +84,18 @@ def _fresh(value: Any) -> Any:
         return value
     if isinstance(value, np.ndarray):
         # In contiguous format, since from_numpy gives an empty array a stride of 0, which no view as bytes accepts.
-        return torch.from_numpy(value).clone(memory_format=torch.contiguous_format)
+        tensor = torch.from_numpy(value).clone(memory_format=torch.contiguous_format)
+        return tensor.view(torch.bfloat16) if value.dtype == np.uint16 else tensor
     if isinstance(value, Mapping):
         return {key: _fresh(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_fresh(item) for item in value]
     return copy.copy(value)
+
+
+def bfloat16_values(bits: np.ndarray) -> np.ndarray:
+    """What uint16 ``bits`` of bfloat16 stand for, as float32, of which they are the upper half."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def _sample(fields: Mapping[str, Any]) -> SimpleNamespace:

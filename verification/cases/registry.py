@@ -15,6 +15,7 @@ from verification.cases.components import component_cases
 from verification.cases.field import field_cases
 from verification.cases.group_signal import signal_cases
 from verification.cases.kl import kl_cases
+from verification.cases.log_probs import log_prob_cases
 from verification.cases.normalization import normalization_cases
 from verification.cases.policy import policy_cases
 from verification.cases.real import real_cases
@@ -35,6 +36,7 @@ SOURCES: dict[str, Callable[[], Iterator[Case]]] = {
     "normalization": normalization_cases,
     "policy": policy_cases,
     "reduce": reduce_cases,
+    "log-probs": log_prob_cases,
     "command line": command_line_cases,
     "roles": role_cases,
     "field": field_cases,

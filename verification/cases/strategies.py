@@ -174,9 +174,14 @@ def segment_plans(draw: st.DrawFn, samples: int, max_segments: int = 4) -> list[
 
 
 @st.composite
-def shard_plans(draw: st.DrawFn, batches: Sequence[int], max_ranks: int = 4) -> list[list[int]]:
-    """How optimizer batches of the given sizes fall to ranks: ``plan[rank][batch]`` samples, empty shards included."""
-    ranks = draw(st.integers(1, max_ranks))
+def shard_plans(
+    draw: st.DrawFn, batches: Sequence[int], ranks: int | None = None, max_ranks: int = 4
+) -> list[list[int]]:
+    """How optimizer batches of the given sizes fall to ranks: ``plan[rank][batch]`` samples, empty shards included.
+
+    ``ranks`` None is any number up to ``max_ranks``.
+    """
+    ranks = draw(st.integers(1, max_ranks)) if ranks is None else ranks
     columns = [draw(_parts(size, ranks)) for size in batches]
     return [[column[rank] for column in columns] for rank in range(ranks)]
 

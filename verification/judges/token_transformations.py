@@ -43,7 +43,7 @@ def token_transformations(case: Case, arrays: Arrays) -> Iterator[Transformation
 
 def response_lengths(case: Case) -> list[int]:
     """Tokens of each response, from the first input that is a list of arrays."""
-    for name in ("response_lengths", "log_probs", "values", "advantages", "kl"):
+    for name in ("response_lengths", "log_probs", "values", "advantages", "kl", "logits"):
         found = case.inputs.get(name)
         if found is not None:
             return [int(item) if name == "response_lengths" else len(item) for item in found]
@@ -180,12 +180,30 @@ def _reduction(case: Case, arrays: Arrays) -> Iterator[Transformation]:
         yield _with_empty_response(case)
 
 
+def _log_probs(case: Case, arrays: Arrays) -> Iterator[Transformation]:
+    yield from _one_by_one(case)
+    yield _with_empty_response(case)
+    logits, tokens = case.inputs["logits"], case.inputs["tokens"]
+    others = [(ids + 1) % rows.shape[1] for rows, ids in zip(logits, tokens, strict=True)]
+    run = Run(with_inputs(case, tokens=others), _all(case))
+    yield Transformation("other tokens", (run,), _entropy_only, _entropy_only)
+    moved = [rows.astype(np.float64) + 64.0 for rows in logits]
+    if all(rows.dtype == np.float32 for rows in logits) and all((r.astype(np.float32) == r).all() for r in moved):
+        shifted = with_inputs(case, logits=[rows.astype(np.float32) for rows in moved])
+        yield Transformation("logits shifted by 64", (Run(shifted, _all(case)),))
+
+
+def _entropy_only(name: str, tensor: torch.Tensor) -> torch.Tensor | None:
+    return tensor if "entropy" in name else None
+
+
 _STAGES: dict[str, Callable[[Case, Arrays], Iterator[Transformation]]] = {
     "kl.estimate": _kl,
     "advantage.estimate": _advantages,
     "advantage.normalize": _normalization,
     "policy.loss": _policy,
     "loss.reduce": _reduction,
+    "logprob.entropy": _log_probs,
 }
 
 
@@ -220,7 +238,7 @@ def _with_empty_response(case: Case, **entries: Any) -> Transformation:
     longer: dict[str, Any] = {}
     for name, value in case.inputs.items():
         if isinstance(value, list | tuple) and len(value) == count:
-            empty = np.zeros(0, dtype=np.float32) if isinstance(value[0], np.ndarray) else type(value[0])(0)
+            empty = value[0][:0] if isinstance(value[0], np.ndarray) else type(value[0])(0)
             longer[name] = [*value, entries.get(name, empty)]
     return Transformation("an empty response added", (Run(with_inputs(case, **longer), (*_all(case), IGNORED)),))
 

@@ -26,6 +26,7 @@ _ONE_ROUNDING = "a single rounding of exact operands, hence the nearest float32"
 _GIVEN = "passed on as it is, nothing is computed"
 _RATIO = "log-ratio, exp (an ulp) and the products round once each; the scale holds ratio (1 + |log-ratio|)"
 _SUMMED = "as for a token, and the masked mean that is the log-ratio adds the roundings of its sum"
+_POWERS = "one sum of all exponentials, whose roundings agree where a dominant term is among the first"
 _WEIGHTED = "; the off-policy weight adds its own log-ratio, exp and product"
 
 BOUNDS: dict[str, Bound] = {
@@ -97,4 +98,11 @@ BOUNDS: dict[str, Bound] = {
     "reduce.sample_mean.gradient": Bound(4.0, 2.4, "the mask's sum, a reciprocal and a product round once each"),
     "reduce.token_sum": Bound(8.0, 4.2, "one sum of all products, whose roundings agree where all terms are alike"),
     "reduce.token_sum.gradient": Bound(0.0, 0.0, "the mask as it is, nothing is computed"),
+    # Log-probs. Scale: 1 + log(s) + E|x| for the logarithm of the sum, and what stands beside it (see log_probs.py).
+    "logprob.log_prob": Bound(8.0, 3.2, _POWERS),
+    "logprob.entropy": Bound(8.0, 3.5, _POWERS + "; the entropy adds the sum of their products with the logits"),
+    "logprob.log_prob.gradient": Bound(8.0, 3.0, _POWERS + "; a probability is off by as much"),
+    "logprob.log_prob.gradient narrowed": Bound(4.0, 1.9, _POWERS + "; then one rounding to the logits' dtype"),
+    "logprob.entropy.gradient": Bound(4.0, 1.8, _POWERS + "; products of what is off by as much"),
+    "logprob.entropy.gradient narrowed": Bound(1.5, 0.7, _POWERS + "; then one rounding to the logits' dtype"),
 }

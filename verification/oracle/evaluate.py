@@ -10,7 +10,7 @@ from flint import arb, ctx
 
 from verification.cases.case import Case
 from verification.judges.ulps import ulp
-from verification.oracle import group_scores, kl, policy, reducers, returns, token_normalization
+from verification.oracle import group_scores, kl, log_probs, policy, reducers, returns, token_normalization
 from verification.oracle.exact import Exact
 from verification.oracle.routes import ROUTES
 
@@ -26,6 +26,7 @@ _STAGES: dict[str, Callable[[Any, dict[str, Any]], dict[str, Exact] | None]] = {
     "advantage.normalize": token_normalization.normalize,
     "policy.loss": policy.objective,
     "loss.reduce": reducers.reduce,
+    "logprob.entropy": log_probs.estimate,
 }
 
 

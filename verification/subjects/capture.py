@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,18 +17,28 @@ from verification.subjects.snapshot import changes, snapshot
 from verification.subjects.stages import STAGE_CALLS, Stage, as_tensors, named_results
 
 
-def capture(implementation: Any, case: Case, *, threads: int = 1, watch: bool = True) -> Outcome | None:
+def capture(
+    implementation: Any,
+    case: Case,
+    *,
+    threads: int = 1,
+    watch: bool = True,
+    place: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> Outcome | None:
     """The outcome of ``case`` on ``implementation`` (a module or object with the public calls as attributes).
 
     None where the implementation has no such call. An exception is the failure of the outcome; a failed call's changed
     inputs are kept too, since a call that refuses its input must not have touched it. ``watch`` off: results only,
-    neither changed inputs nor aliases, for callers who compare nothing else.
+    neither changed inputs nor aliases, for callers who compare nothing else. ``place`` moves each input tensor to the
+    device that the call is to work on; what it gives comes back to the CPU.
     """
     stage = STAGE_CALLS[case.stage]
     call = getattr(implementation, stage.call, None)
     if call is None:
         return None
     inputs = case.fresh_inputs()
+    if place is not None:
+        inputs = {name: _placed(value, place) for name, value in inputs.items()}
     if "args" in stage.first:
         inputs["args"] = case.arguments()
     if stage.differentiate is not None:
@@ -60,19 +70,25 @@ def _describe(
     results = named_results(stage, returned)
     tensors = {key: tensor for name, value in results.items() for key, tensor in as_tensors(name, value).items()}
     shared = _shared_lists(results, inputs) | _shared_memory(tensors, _input_tensors(inputs)) if watch else set()
-    arrays = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+    arrays = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
     if stage.differentiate is not None:
-        arrays.update(_gradients(tensors[stage.results[0]], stage.differentiate, inputs[stage.differentiate]))
-    return Outcome(arrays=arrays, aliases=frozenset(shared))
+        name, leaves = f"grad.{stage.differentiate}", inputs[stage.differentiate]
+        arrays.update(_gradients(name, results[stage.results[0]], leaves))
+        for also in stage.also_differentiated:
+            arrays.update(_gradients(f"{name}.{also}", results[also], leaves))
+    devices = {tensor.device for tensor in _input_tensors(inputs).values()}
+    elsewhere = [name for name, tensor in tensors.items() if tensor.numel() and {tensor.device} != devices]
+    return Outcome(arrays=arrays, aliases=frozenset(shared), elsewhere=tuple(elsewhere) if devices else ())
 
 
-def _gradients(loss: torch.Tensor, name: str, leaves: list[torch.Tensor]) -> dict[str, torch.Tensor]:
-    """``grad.name[i]``: the gradient of ``loss.sum()``; zeros where the result does not depend on the input at all."""
-    if loss.requires_grad and leaves:
-        gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True, materialize_grads=True)
+def _gradients(name: str, result: Any, leaves: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    """``name[i]``: the gradient of the result's sum; zeros where the result does not depend on the input at all."""
+    total = sum(tensor.sum() for tensor in as_tensors("result", result).values())
+    if isinstance(total, torch.Tensor) and total.requires_grad and leaves:
+        gradients = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True, materialize_grads=True)
     else:
         gradients = tuple(torch.zeros_like(leaf) for leaf in leaves)
-    return {f"grad.{name}[{index}]": gradient.detach().clone() for index, gradient in enumerate(gradients)}
+    return {f"{name}[{index}]": gradient.detach().cpu().clone() for index, gradient in enumerate(gradients)}
 
 
 def _shared_lists(results: Mapping[str, Any], inputs: Mapping[str, Any]) -> set[tuple[str, str]]:
@@ -120,6 +136,12 @@ def _addresses(tensor: torch.Tensor) -> set[int]:
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         offsets = offsets.unsqueeze(-1) + torch.arange(size) * stride  # [..., size]
     return set((offsets.reshape(-1) * tensor.element_size() + tensor.data_ptr()).tolist())
+
+
+def _placed(value: Any, place: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_placed(item, place) for item in value]
+    return place(value) if isinstance(value, torch.Tensor) else value
 
 
 def _input_tensors(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from verification.cases.case import Case
 from verification.subjects.capture import capture
@@ -27,8 +30,15 @@ class Implementation:
         self.calls = calls
         self.dialects: dict[str, str] = dict(getattr(calls, "dialects", {}))
 
-    def run(self, case: Case, *, threads: int = 1, watch: bool = True) -> Outcome | None:
-        outcome = capture(self.calls, case, threads=threads, watch=watch)
+    def run(
+        self,
+        case: Case,
+        *,
+        threads: int = 1,
+        watch: bool = True,
+        place: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> Outcome | None:
+        outcome = capture(self.calls, case, threads=threads, watch=watch, place=place)
         absent = outcome is not None and outcome.failure is not None and outcome.failure.kind == "NotImplementedError"
         return None if absent else outcome
 

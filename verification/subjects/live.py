@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import SimpleNamespace
+
+import torch
 
 from verification.cases.case import Case
 from verification.subjects.capture import capture
@@ -18,6 +21,7 @@ PUBLIC_CALLS = {
     "normalize_advantages": "relax.algorithms.advantages",
     "policy_objective": "relax.algorithms.policy",
     "reduce_loss": "relax.algorithms.formulas.reducers",
+    "log_probs_and_entropy": "relax.algorithms.formulas.log_probs",
     "parse_args": "relax.arguments",
     "process_role": "relax.core.registry",
 }
@@ -32,8 +36,15 @@ def live_subject() -> LiveSubject:
 class LiveSubject(Implementation):
     """The live calls. There is no case that the working tree may pass over: NotImplementedError is a failure here."""
 
-    def run(self, case: Case, *, threads: int = 1, watch: bool = True) -> Outcome:
-        outcome = capture(self.calls, case, threads=threads, watch=watch)
+    def run(
+        self,
+        case: Case,
+        *,
+        threads: int = 1,
+        watch: bool = True,
+        place: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> Outcome:
+        outcome = capture(self.calls, case, threads=threads, watch=watch, place=place)
         if outcome is None:
             raise AttributeError(f"{case.id}: the working tree has no call for stage {case.stage}")
         return outcome

@@ -22,8 +22,8 @@ class Outcome:
 
     ``arrays``: name to CPU tensor, bits as the subject left them. ``mutated``: inputs whose bits the call changed,
     by path (``kl[2]``), with their new value. ``aliases``: pairs of names that share an object or storage.
-    ``texts``: results that are no numbers (roles, parsed options). Empty throughout when ``failure`` is set, except
-    ``mutated``: what a call changed before it failed.
+    ``texts``: results that are no numbers (roles, parsed options). ``elsewhere``: results that were not on the device
+    of the inputs. Empty throughout when ``failure`` is set, except ``mutated``: what a call changed before it failed.
     """
 
     arrays: Mapping[str, torch.Tensor] = field(default_factory=dict)
@@ -31,3 +31,4 @@ class Outcome:
     aliases: frozenset[tuple[str, str]] = frozenset()
     texts: Mapping[str, str] = field(default_factory=dict)
     failure: Failure | None = None
+    elsewhere: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ def snapshot(value: Any) -> Any:
     if kind is SimpleNamespace or kind is argparse.Namespace:
         return _named(vars(value))
     if isinstance(value, torch.Tensor):
-        plain = value.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
+        plain = value.detach().cpu().clone(memory_format=torch.contiguous_format).reshape(-1)
         return BITS, str(value.dtype), tuple(value.shape), plain.view(torch.uint8).numpy().tobytes()
     if isinstance(value, dict):
         return _named(value)

@@ -19,8 +19,8 @@ class Stage:
 
     ``call`` is the attribute of the implementation. ``keywords`` are its keyword arguments: an input that a case does
     not name is passed as None. ``first`` names what is passed by position: ``args``, and ``samples`` where the stage
-    takes them. ``results`` names the parts of what is returned; ``differentiate`` the input (a list of tensors) whose
-    gradient of ``results[0].sum()`` belongs to the outcome.
+    takes them. ``results`` names the parts of what is returned; ``differentiate`` the input (a list of tensors) with
+    respect to which the gradient of ``results[0].sum()`` belongs to the outcome, and that of ``also_differentiated``.
     """
 
     call: str
@@ -28,6 +28,7 @@ class Stage:
     keywords: tuple[str, ...]
     results: tuple[str, ...]
     differentiate: str | None = None
+    also_differentiated: tuple[str, ...] = ()
     as_text: Callable[[Any], Mapping[str, str]] | None = None
 
 
@@ -84,6 +85,14 @@ STAGE_CALLS: dict[str, Stage] = {
     ),
     "loss.reduce": Stage(
         "reduce_loss", ("args",), ("values", "loss_masks", "full_loss_masks"), ("loss",), differentiate="values"
+    ),
+    "logprob.entropy": Stage(
+        "log_probs_and_entropy",
+        ("args",),
+        ("logits", "tokens"),
+        ("log_probs", "entropy"),
+        differentiate="logits",
+        also_differentiated=("entropy",),
     ),
     "arguments.validate": Stage("parse_args", ("argv",), (), (), as_text=option_texts),
     "roles.resolve": Stage("process_role", ("args",), (), (), as_text=role_texts),
