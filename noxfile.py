@@ -1,4 +1,4 @@
-"""The sessions of this project. ``nox`` alone runs the default one; ``nox -l`` lists them all.
+"""The sessions of this project. ``nox`` alone runs the default ones; ``nox -l`` lists them all.
 
 Environments are reused, and installed anew only when what they are made from has changed, so that a second run needs
 no network. Arguments after ``--`` go to the command of the session.
@@ -15,7 +15,7 @@ import nox
 nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "virtualenv"  # with pip
 nox.options.reuse_venv = "yes"
-nox.options.sessions = ["cpu"]
+nox.options.sessions = ["cpu", "distributed"]
 nox.options.error_on_external_run = True
 
 ROOT = Path(__file__).parent
@@ -45,6 +45,30 @@ def cpu(session: nox.Session) -> None:
         session.run("relax-verify", "check")
     finally:  # a verdict of "different" is no reason to keep the tests' findings back
         session.run("pytest", *TESTS, *session.posargs)
+
+
+@nox.session(tags=["check"])
+def distributed(session: nox.Session) -> None:
+    """The corpus on real ranks over gloo, and every test that starts them; arguments go to pytest."""
+    install(session, "verify,megatron")
+    try:
+        session.run("relax-verify", "ranks", "--jobs", "2")
+    finally:
+        session.run("pytest", "-n", "2", "tests/distributed", *session.posargs)
+
+
+@nox.session(tags=["device"], default=False)
+def gpu(session: nox.Session) -> None:
+    """The formulas on a GPU, over streams and NCCL; without one what needs none, then skipped, saying why."""
+    install(session, "verify")
+    ask = "from verification.devices.device import why_no_gpu; print('reason:', why_no_gpu())"
+    reason = str(session.run("python", "-c", ask, silent=True)).rpartition("reason:")[2].strip()
+    try:
+        session.run("relax-verify", "device", "pretend" if reason else "cuda")
+    finally:
+        session.run("pytest", "tests/gpu", "-rs", *session.posargs)
+    if reason:
+        session.skip(reason)
 
 
 @nox.session(tags=["check"], default=False)
@@ -80,7 +104,7 @@ def bench(session: nox.Session) -> None:
 @nox.session(tags=["measure"], default=False)
 def mutants(session: nox.Session) -> None:
     """Wrong code on purpose, which must be noticed; with your arguments: nox -s mutants -- --name 'gae-*'."""
-    install(session, "verify")
+    install(session, "verify,megatron")
     session.run("relax-verify", "mutants", *(session.posargs or ("--jobs", "2")))
 
 

@@ -24,7 +24,7 @@ def choose(
     chosen = [
         case
         for case in cases
-        if _matches(case.stage, stages) and _matches(case.algorithm, algorithms) and _matches(case.id, patterns)
+        if matches(case.stage, stages) and matches(case.algorithm, algorithms) and matches(case.id, patterns)
     ]
     if chosen:
         return chosen
@@ -33,7 +33,8 @@ def choose(
     raise NothingChosen(f"no case matches {' '.join(asked) or 'an empty corpus'}{hint}")
 
 
-def _matches(text: str, patterns: Sequence[str]) -> bool:
+def matches(text: str, patterns: Sequence[str]) -> bool:
+    """Whether ``text`` is one of the patterns or follows one; no pattern at all lets everything pass."""
     return not patterns or any(text == pattern or fnmatch.fnmatchcase(text, pattern) for pattern in patterns)
 
 
@@ -42,7 +43,7 @@ def _hint(cases: Sequence[Case], stages: Sequence[str], algorithms: Sequence[str
         ("stages", stages, sorted({case.stage for case in cases})),
         ("algorithms", algorithms, sorted({case.algorithm for case in cases})),
     ):
-        unknown = [name for name in wanted if not any(_matches(one, [name]) for one in known)]
+        unknown = [name for name in wanted if not any(matches(one, [name]) for one in known)]
         if unknown:
             return f"; {what} are {', '.join(known)}"
     close = [name for pattern in patterns for name in closest(pattern, [case.id for case in cases])]

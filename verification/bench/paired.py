@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,6 +50,13 @@ def compare(
     ``calls``: how often each is called in a round, for calls of some milliseconds.
     """
     pairs = [(_seconds(reference, calls), _seconds(measured, calls)) for _ in range(rounds + 1)][1:]
+    return row_of(name, reference_name, pairs, measure=measure, target=target)
+
+
+def row_of(
+    name: str, reference_name: str, pairs: Sequence[tuple[float, float]], *, measure: Measure, target: float
+) -> Row:
+    """The row of ``pairs``, ``(seconds of the reference, seconds of what is measured)``, one a round."""
     theirs, ours = [first for first, _ in pairs], [second for _, second in pairs]
     figure = 1000 * (min(ours) - min(theirs))
     if measure != "ms more":
@@ -63,7 +70,7 @@ def compare(
         target=target,
         seconds=statistics.median(ours),
         reference_seconds=statistics.median(theirs),
-        rounds=rounds,
+        rounds=len(pairs),
     )
 
 

@@ -19,6 +19,7 @@ from relax.algorithms.formulas.group import group_mean_std
 from relax.rollout.post_process import post_process_rewards
 from relax.types import Sample
 from verification.bench.paired import Row, compare
+from verification.bench.rank_rows import rank_rows
 from verification.cases.arguments import namespace
 from verification.frozen import dispatch as frozen
 
@@ -33,6 +34,7 @@ def rows() -> Iterator[Row]:
     yield from gdpo()
     yield from returns()
     yield from start_up()
+    yield from rank_rows()
 
 
 def group_normalization() -> Iterator[Row]:

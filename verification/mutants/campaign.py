@@ -92,7 +92,9 @@ def judge_mutant(mutant: Mutant, workspace: Workspace, children: Children, *, de
     started = time.monotonic()
     try:
         with workspace.mutated(mutant):
-            trial = try_out(workspace, children, checks=mutant.checks, tests=mutant.tests, deadline=deadline)
+            trial = try_out(
+                workspace, children, checks=mutant.checks, ranks=mutant.ranks, tests=mutant.tests, deadline=deadline
+            )
     except (StaleMutant, OSError) as error:
         return Result(mutant, STALE, detail=str(error))
     return Result(
@@ -110,8 +112,9 @@ def _require_fit(
     workspace: Workspace, children: Children, mutants: Sequence[Mutant], jobs: int, progress: Progress
 ) -> None:
     checks = sorted({pattern for mutant in mutants for pattern in mutant.checks})
+    ranks = sorted({pattern for mutant in mutants for pattern in mutant.ranks})
     tests = sorted({test for mutant in mutants for test in mutant.tests})
-    trial = try_out(workspace, children, checks=checks, tests=tests, jobs=jobs, deadline=3 * DEADLINE)
+    trial = try_out(workspace, children, checks=checks, ranks=ranks, tests=tests, jobs=jobs, deadline=3 * DEADLINE)
     if trial.judges:
         found = ", ".join(f"{judge} ({count})" for judge, count in trial.judges.items())
         raise UnfitCheckout(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from verification.mutants.in_advantages import IN_ADVANTAGES
 from verification.mutants.in_exact_statistics import IN_EXACT_STATISTICS
+from verification.mutants.in_log_probs import IN_LOG_PROBS
 from verification.mutants.in_losses import IN_LOSSES
+from verification.mutants.in_ranks import IN_RANKS
 from verification.mutants.in_registry import IN_REGISTRY
 from verification.mutants.in_rewards import IN_REWARDS
 from verification.mutants.in_token_statistics import IN_TOKEN_STATISTICS
@@ -16,5 +18,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *IN_ADVANTAGES,
     *IN_TOKEN_STATISTICS,
     *IN_LOSSES,
+    *IN_LOG_PROBS,
+    *IN_RANKS,
     *IN_REGISTRY,
 )

@@ -14,8 +14,8 @@ class Mutant:
     """Replaces ``old`` by ``new`` in ``file``, a path relative to the checkout.
 
     ``reason`` says in a few words what is wrong then. ``checks`` are shell patterns of case ids
-    (``stage/algorithm/name``): the cases that cover the edit. ``tests`` are test files that do so where no case can,
-    since it takes more than one rank.
+    (``stage/algorithm/name``): the cases that cover the edit. ``ranks`` are patterns of rank case ids
+    (``stage/algorithm/name@layout``), for what one rank cannot show; ``tests`` are test files, for what no case can.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Mutant:
     new: str
     reason: str
     checks: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
 
     def applied_to(self, source: str) -> str:

@@ -35,7 +35,10 @@ def print_results(results: Sequence[Result]) -> None:
     console.print(table)
     for result in results:
         if result.status != KILLED:
-            told = result.detail or f"looked at: {' '.join((*result.mutant.checks, *result.mutant.tests))}"
+            told = (
+                result.detail
+                or f"looked at: {' '.join((*result.mutant.checks, *result.mutant.ranks, *result.mutant.tests))}"
+            )
             print(f"{result.status.upper()} {result.mutant.name} ({result.mutant.file}): {told}")
     print(summary(results))
 

@@ -19,8 +19,8 @@ _REPORT = "mutant-report.json"
 class Trial:
     """``judges``: the number of differences that each found, those alone that found any.
 
-    ``exit_code`` and ``verdict`` are the check's, None where none ran. ``problem`` is empty, or says why there is no
-    judgement.
+    ``exit_code`` and ``verdict`` are the check's, or else those on ranks; None where none ran. ``problem`` is empty, or
+    says why there is no judgement.
     """
 
     judges: dict[str, int] = field(default_factory=dict)
@@ -35,36 +35,46 @@ def try_out(
     children: Children,
     *,
     checks: Sequence[str] = (),
+    ranks: Sequence[str] = (),
     tests: Sequence[str] = (),
     jobs: int = 1,
     deadline: float = DEADLINE,
 ) -> Trial:
-    """Runs ``relax-verify check`` on the cases that match ``checks``, and pytest on ``tests``, as far as given."""
-    judges: dict[str, int] = {}
-    trial = _check(workspace, children, checks, jobs, deadline) if checks else Trial()
-    judges.update(trial.judges)
-    problem = trial.problem
+    """Runs ``relax-verify check`` on the cases that match ``checks``, ``relax-verify ranks`` on the rank cases that
+    match ``ranks``, and pytest on ``tests``; what is empty is left out.
+    """
+    trials = [
+        _verify(workspace, children, verb, patterns, jobs, deadline)
+        for verb, patterns in (("check", checks), ("ranks", ranks))
+        if patterns
+    ]
+    judges = {judge: count for trial in trials for judge, count in trial.judges.items()}
+    problems = [trial.problem for trial in trials if trial.problem]
     if tests:
         failed, in_tests = _pytest(workspace, children, tests, deadline)
-        problem = problem or in_tests
+        problems += [in_tests] if in_tests else []
         if failed:
             judges[TESTS] = failed
-    return Trial(judges, trial.exit_code, trial.verdict, trial.cases, problem)
+    first = trials[0] if trials else Trial()
+    cases = sum(trial.cases for trial in trials)
+    return Trial(judges, first.exit_code, first.verdict, cases, problems[0] if problems else "")
 
 
-def _check(workspace: Workspace, children: Children, checks: Sequence[str], jobs: int, deadline: float) -> Trial:
+def _verify(
+    workspace: Workspace, children: Children, verb: str, patterns: Sequence[str], jobs: int, deadline: float
+) -> Trial:
     report = workspace.root / _REPORT
     report.unlink(missing_ok=True)
-    filters = [word for pattern in checks for word in ("--case", pattern)]
-    command = ("-m", "verification", "check", "--quiet", "--jobs", str(jobs), "--json", str(report), *filters)
+    filters = [word for pattern in patterns for word in ("--case", pattern)]
+    command = ("-m", "verification", verb, "--quiet", "--jobs", str(jobs), "--json", str(report), *filters)
     ended = children.run(workspace, *command, deadline=deadline)
     if ended.status not in (0, 1, 2) or not report.exists():
-        return Trial(exit_code=ended.status, problem=_unfinished("the check", ended, deadline))
+        return Trial(exit_code=ended.status, problem=_unfinished(f"relax-verify {verb}", ended, deadline))
     told = json.loads(report.read_text(encoding="utf-8"))
     judges: dict[str, int] = {}
     for row in told["judges"]:
         if row["differences"]:
-            judge = f"bits/{row['against']}" if row["judge"] == "bits" else row["judge"]
+            judge = f"{row['judge']}/{row['against']}" if row["judge"] in ("bits", "ranks") else row["judge"]
             judges[judge] = judges.get(judge, 0) + row["differences"]
     problems = [f"{one['case']}: {one['where']}: {one['message']}" for one in told["problems"]]
     words = ended.stdout.splitlines()

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
 from verification.judges.comparison import Comparison
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 SHOWN = 20
 
 
-def print_report(report: Report, out: IO[str], *, quiet: bool = False) -> None:
-    """Tables, differences, problems, then the verdict, with what is not there beside it. ``quiet``: no tables."""
+def print_report(report: Report, out: IO[str], *, quiet: bool = False, tables: Sequence[Sheet] | None = None) -> None:
+    """Tables, differences, problems, then the verdict, with what is not there beside it. ``quiet``: no tables.
+
+    ``tables``: those of a check, unless others are given.
+    """
     console = None if os.environ.get("NO_COLOR") else _console(out)
     if not quiet:
-        for sheet in sheets(report):
+        for sheet in sheets(report) if tables is None else tables:
             if console is None:
                 out.write(plain(sheet) + "\n")
             else:

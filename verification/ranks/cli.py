@@ -1,0 +1,103 @@
+"""``relax-verify ranks``: the cases of one rank on real ranks, over every layout."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from verification.ranks.cases import RankCase
+
+
+def add_ranks_command(subparsers: Any) -> argparse.ArgumentParser:
+    """Adds the verb ``ranks``, which sets ``run``, a function of the parsed options that gives the exit status.
+
+    The parser that it returns still lacks the filters and outputs that the verbs over cases have in common.
+    """
+    told = "the corpus on real ranks: data, tensor, context and pipeline parallelism against one rank"
+    ranks = subparsers.add_parser("ranks", help=told, description=f"{told.capitalize()}.")
+    ranks.add_argument(
+        "--layout", action="append", default=[], metavar="GLOB", help="only this layout, as dp2-cp2; may be repeated"
+    )
+    ranks.add_argument("--jobs", type=int, default=1, metavar="N", help="worlds that work at a time (default: 1)")
+    ranks.add_argument("--list", action="store_true", help="show the rank cases there are, and run none")
+    ranks.set_defaults(run=_ranks)
+    return ranks
+
+
+def _ranks(options: argparse.Namespace) -> int:
+    from verification.cli import UsageError
+
+    if options.jobs < 1:
+        raise UsageError(f"--jobs {options.jobs} is not a positive number of worlds")
+    cases = chosen(options)
+    if options.list:
+        sys.stdout.writelines(f"{case.id}\n" for case in cases)
+        sys.stderr.write(f"{len(cases)} rank cases\n")
+        return 0
+    _require_megatron()
+    return _run(options, cases)
+
+
+def _require_megatron() -> None:
+    from verification.cli import UsageError
+
+    if importlib.util.find_spec("megatron") is None:
+        raise UsageError("megatron-core is not installed: pip install -c constraints.txt -e '.[verify,megatron]'")
+
+
+def chosen(options: argparse.Namespace) -> list[RankCase]:
+    """The rank cases that the filters leave; a UsageError where there is none."""
+    from verification.cli import UsageError
+    from verification.ranks.cases import rank_cases
+    from verification.selection import NothingChosen, choose, matches
+
+    filters = {"stages": options.stage, "algorithms": options.algorithm, "patterns": options.case}
+    on_layouts = {case.id: case for case in rank_cases() if matches(case.layout.name, options.layout)}
+    if not on_layouts:
+        layouts = ", ".join(sorted({case.layout.name for case in rank_cases()}))
+        raise UsageError(f"no rank case has layout {' '.join(options.layout)}; layouts are {layouts}")
+    try:
+        return [on_layouts[case.id] for case in choose([case.about for case in on_layouts.values()], **filters)]
+    except NothingChosen as error:
+        raise UsageError(str(error)) from error
+
+
+def _run(options: argparse.Namespace, cases: list[RankCase]) -> int:
+    from verification.cli import write_json
+    from verification.ranks.report import report_as_dict, sheets
+    from verification.ranks.run import run_rank_cases
+    from verification.report.as_json import strict_json
+    from verification.report.terminal import print_report, progress_bar
+
+    alone = options.json == "-"
+    with progress_bar("running on ranks", quiet=options.quiet or alone) as progress:
+        report = run_rank_cases(cases, jobs=options.jobs, progress=progress)
+    write_json(options, lambda: strict_json(report_as_dict(report)))
+    if not alone:
+        print_report(report, sys.stdout, quiet=options.quiet, tables=sheets(report))
+    return report.exit_code
+
+
+def explain_rank_case(name: str) -> int:
+    """Runs one rank case and prints all there is to see; the exit status of the verb ``explain``."""
+    from verification.cli import UsageError
+    from verification.ranks.cases import rank_cases
+    from verification.ranks.explain import explain
+    from verification.ranks.judge import judge_run
+    from verification.ranks.pool import RankPool
+    from verification.ranks.reference import reference
+    from verification.ranks.run import run_case
+    from verification.selection import closest
+
+    cases = {case.id: case for case in rank_cases()}
+    if name not in cases:
+        raise UsageError(f"no rank case {name!r}; closest: {', '.join(closest(name, list(cases)))}")
+    _require_megatron()
+    with RankPool() as pool:
+        run = run_case(cases[name], pool)
+    judged = judge_run(cases[name], run, lambda: reference(cases[name]))
+    sys.stdout.writelines(f"{line}\n" for line in explain(cases[name], run, judged))
+    return int(any(not one.agrees for one in judged.comparisons))
