@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verification.bench.cli import add_bench_command
+from verification.devices.cli import add_device_command
 from verification.goldens.cli import add_golden_commands
 from verification.mutants.cli import add_mutants_command
+from verification.ranks.cli import add_ranks_command
 
 if TYPE_CHECKING:
     from verification.cases.case import Case
@@ -73,7 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_json(show)
     show.set_defaults(run=_show)
     explain = verbs.add_parser("explain", help="one case: input, every subject's result in bits, where they part")
-    explain.add_argument("case", metavar="CASE")
+    explain.add_argument("case", metavar="CASE", help="an id of `list`, or of `ranks --list`")
     explain.add_argument("--subject", default="live", help="the subject to explain (default: live)")
     explain.set_defaults(run=_explain)
     conform = verbs.add_parser("conform", help="another implementation against the corpus and the exact values")
@@ -81,6 +83,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_filters(conform)
     _add_output(conform)
     conform.set_defaults(run=_conform)
+    for verb in (add_ranks_command(verbs), add_device_command(verbs)):
+        _add_filters(verb)
+        _add_output(verb)
     add_golden_commands(verbs)
     add_mutants_command(verbs)
     add_bench_command(verbs)
@@ -113,7 +118,7 @@ def _positive(text: str) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    cases, whole = _chosen(options)
+    cases, whole = chosen(options)
     from verification.check import CheckInterrupted, run_check
     from verification.report.as_json import as_json
     from verification.report.terminal import print_report, progress_bar
@@ -124,19 +129,19 @@ def _check(options: argparse.Namespace) -> int:
             report = run_check(cases, subject=options.subject, jobs=options.jobs, whole=whole, progress=progress)
         except (ValueError, CheckInterrupted) as error:
             raise UsageError(str(error)) from error
-    _write_json(options, lambda: as_json(report))
+    write_json(options, lambda: as_json(report))
     if options.json != "-":
         print_report(report, sys.stdout, quiet=options.quiet)
     return report.exit_code
 
 
 def _list(options: argparse.Namespace) -> int:
-    cases, _ = _chosen(options)
+    cases, _ = chosen(options)
     if options.json is not None:
         import json
 
         listed = [{"id": case.id, "note": case.note, "malformed": case.error is not None} for case in cases]
-        _write_json(options, lambda: json.dumps(listed, indent=2) + "\n")
+        write_json(options, lambda: json.dumps(listed, indent=2) + "\n")
     if options.json != "-":
         for case in cases:
             sys.stdout.write(f"{case.id}\n")
@@ -148,13 +153,17 @@ def _show(options: argparse.Namespace) -> int:
     case = _one_case(options.case)
     from verification.explain import describe, describe_as_json
 
-    _write_json(options, lambda: describe_as_json(case) + "\n")
+    write_json(options, lambda: describe_as_json(case) + "\n")
     if options.json != "-":
         sys.stdout.writelines(f"{line}\n" for line in describe(case))
     return HOLDS
 
 
 def _explain(options: argparse.Namespace) -> int:
+    if "@" in options.case:
+        from verification.ranks.cli import explain_rank_case
+
+        return explain_rank_case(options.case)
     case = _one_case(options.case)
     from verification.examine import examine, subject_named
     from verification.explain import explain
@@ -184,7 +193,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _conform(options: argparse.Namespace) -> int:
-    cases, _ = _chosen(options)
+    cases, _ = chosen(options)
     from dataclasses import asdict
 
     from verification.conform import conform
@@ -196,7 +205,7 @@ def _conform(options: argparse.Namespace) -> int:
     with progress_bar(f"running {subject.name}", quiet=options.quiet or options.json == "-") as progress:
         found = conform(subject, cases, subject_named("live").run, progress)
     findings = [asdict(one) for one in found.findings]
-    _write_json(options, lambda: strict_json({"subject": found.subject, "findings": findings}))
+    write_json(options, lambda: strict_json({"subject": found.subject, "findings": findings}))
     if options.json != "-":
         print_conformance(found, sys.stdout, quiet=options.quiet)
     if not found.compared:
@@ -204,7 +213,7 @@ def _conform(options: argparse.Namespace) -> int:
     return DIFFERS if found.wrong else HOLDS
 
 
-def _chosen(options: argparse.Namespace) -> tuple[list[Case], bool]:
+def chosen(options: argparse.Namespace) -> tuple[list[Case], bool]:
     """The cases that the filters leave, and whether that is the whole corpus."""
     from verification.cases import corpus
     from verification.selection import NothingChosen, choose
@@ -236,7 +245,7 @@ def _subject(name: str) -> Any:
         raise UsageError(str(error)) from error
 
 
-def _write_json(options: argparse.Namespace, text: Callable[[], str]) -> None:
+def write_json(options: argparse.Namespace, text: Callable[[], str]) -> None:
     """JSON where it was asked for: standard output for ``-``, else a file."""
     if options.json is None:
         return

@@ -74,7 +74,7 @@ def examine(case: Case, subject_name: str = LIVE) -> Examined:
     """
     found = Examined()
     run = runner(subject_named(subject_name))
-    outcome = _guarded(found, case, "subject", lambda: run(case))
+    outcome = guarded(found, case, "subject", lambda: run(case))
     if outcome is None:
         if not found.problems:
             found.absent[subject_name] = 1
@@ -82,16 +82,17 @@ def examine(case: Case, subject_name: str = LIVE) -> Examined:
     steps: dict[str, Callable[[], None]] = {
         "bits against frozen": lambda: _frozen(found, case, outcome, subject_name),
         "bits against golden": lambda: _golden(found, case, outcome),
-        "rounding": lambda: _rounding(found, case, outcome),
+        "rounding": lambda: rounded(found, case, outcome),
         "invariance": lambda: found.comparisons.extend(judge_invariance(case, outcome, run)),
         "contract": lambda: found.comparisons.extend(judge_contract(case, outcome)),
     }
     for where, step in steps.items():
-        _guarded(found, case, where, step)
+        guarded(found, case, where, step)
     return found
 
 
-def _guarded(found: Examined, case: Case, where: str, step: Callable[[], Result]) -> Result | None:
+def guarded(found: Examined, case: Case, where: str, step: Callable[[], Result]) -> Result | None:
+    """What ``step`` gives; an exception in it is a problem of the harness, and gives None."""
     try:
         return step()
     except Exception as error:
@@ -122,7 +123,8 @@ def _goldens():
     return default_store()
 
 
-def _rounding(found: Examined, case: Case, outcome: Outcome) -> None:
+def rounded(found: Examined, case: Case, outcome: Outcome) -> None:
+    """Adds the rounding judge's comparisons and what they measured."""
     exact = evaluate(case)
     if exact is None:
         if case.algorithm not in ROUTES and case.error is None and case.stage in NUMERIC:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from flint import arb, fmpq
 
-from verification.cases.case import Case
+from verification.cases.case import Case, bfloat16_values
 from verification.judges.bits import first_difference, pattern, place, shown
 from verification.judges.ulps import FORMATS, ulp_distance
 from verification.oracle import evaluate
@@ -95,10 +95,12 @@ def _input(name: str, value: Any, indent: str) -> Iterator[str]:
         if len(value) > ENTRIES:
             yield f"{indent}... {len(value) - ENTRIES} more of {name}"
     elif isinstance(value, np.ndarray):
-        flat = value.reshape(-1)
+        kind, flat = str(value.dtype), value.reshape(-1)
+        if kind == "uint16":
+            kind, flat = "bfloat16", bfloat16_values(flat)
         numbers = ", ".join(str(number) for number in flat[:ENTRIES])
         more = f", ... {flat.size - ENTRIES} more" if flat.size > ENTRIES else ""
-        yield f"{indent}{name} {value.dtype} {list(value.shape)}: {numbers}{more}"
+        yield f"{indent}{name} {kind} {list(value.shape)}: {numbers}{more}"
     elif isinstance(value, Mapping):
         yield f"{indent}{name}: " + ", ".join(f"{key}={item!r}" for key, item in value.items())
     else:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from verification.cases.case import Case
+from verification.devices import pretend
 from verification.subjects.capture import capture
 from verification.subjects.in_process import Implementation, load_subject
 from verification.subjects.stages import STAGE_CALLS
@@ -67,6 +68,35 @@ def test_floats_and_decisions_become_arrays():
     assert outcome.arrays["rewards"].tolist() == [1.0, 2.5]
     signal = Case("reward.signal/grpo/fake", "reward.signal", "grpo", REWARD.inputs)
     assert run(signal, lambda args, samples: np.bool_(True)).arrays["signal"].dtype == torch.bool
+
+
+def test_gradients_of_two_results_are_kept_apart():
+    """Each of the results that a stage differentiates has its own gradient by the input, zeros where it has none."""
+    rows = [np.ones((2, 3), dtype=np.float32), np.ones((1, 3), dtype=np.float32)]
+    inputs = {"logits": rows, "tokens": [np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)]}
+    case = Case("logprob.entropy/grpo/fake", "logprob.entropy", "grpo", inputs)
+
+    def one_depends(args, *, logits, tokens):
+        return [row.sum(dim=1) * 2 for row in logits], [row.sum(dim=1) * index * 3 for index, row in enumerate(logits)]
+
+    arrays = run(case, one_depends).arrays
+    assert arrays["grad.logits[0]"].tolist() == [[2.0] * 3] * 2
+    assert arrays["grad.logits[1]"].tolist() == [[2.0] * 3]
+    assert arrays["grad.logits.entropy[0]"].tolist() == [[0.0] * 3] * 2
+    assert arrays["grad.logits.entropy[1]"].tolist() == [[3.0] * 3]
+
+
+def test_results_that_leave_the_device_of_the_inputs_are_named():
+    """Of results on another device than the inputs the names are told; an empty list has no device."""
+
+    def estimate(args, *, kl, **_):
+        return [kl[0], torch.zeros(3)], []
+
+    with pretend.pretending():
+        outcome = run(ADVANTAGE, estimate, place=pretend.place)
+    assert outcome.elsewhere == ("advantages[1]",)
+    assert outcome.arrays["advantages[0]"].tolist() == [1.0, 1.0]
+    assert run(ADVANTAGE, estimate).elsewhere == ()
 
 
 @pytest.mark.parametrize(

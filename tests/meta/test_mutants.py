@@ -20,6 +20,7 @@ from verification.mutants import campaign as campaign_module
 from verification.mutants import workspace as workspace_module
 from verification.mutants.campaign import Result, UnfitCheckout, run_campaign
 from verification.mutants.workspace import Workspace, WorkspaceError, checkout
+from verification.ranks.cases import rank_cases
 
 # A check that judges one number: 1 is right, 2 differs, 3 says nothing, 4 hangs, 5 is 1 in other words, 6 is the
 # harness failing.
@@ -86,12 +87,13 @@ def test_every_mutant_has_a_name_of_its_own():
 
 
 def test_every_mutant_is_covered():
-    """Each pattern chooses a case, each test file exists, and no mutant goes without either."""
-    ids = [case.id for case in corpus()]
+    """Each pattern chooses a case, or a rank case, each test file exists, and no mutant goes without any."""
+    ids, on_ranks = [case.id for case in corpus()], [case.id for case in rank_cases()]
     for mutant in MUTANTS:
-        assert mutant.checks or mutant.tests, mutant.name
-        for pattern in mutant.checks:
-            assert any(fnmatchcase(one, pattern) for one in ids), (mutant.name, pattern)
+        assert mutant.checks or mutant.ranks or mutant.tests, mutant.name
+        for patterns, known in ((mutant.checks, ids), (mutant.ranks, on_ranks)):
+            for pattern in patterns:
+                assert any(fnmatchcase(one, pattern) for one in known), (mutant.name, pattern)
         assert all((checkout() / test).is_file() for test in mutant.tests), mutant.name
 
 
@@ -155,7 +157,7 @@ def test_a_child_ends_at_its_deadline(small_checkout):
     """A mutant that makes the check hang is not judged; its process is gone, and so are the copies."""
     results = run_campaign([number("4")], source=small_checkout, deadline=3)
     assert [result.status for result in results] == ["unjudged"]
-    assert results[0].detail == "the check did not end within 3 s"
+    assert results[0].detail == "relax-verify check did not end within 3 s"
     assert_gone(small_checkout)
 
 

@@ -84,6 +84,13 @@ def test_the_description_holds_all_of_the_case():
     assert "malformed" in "\n".join(describe(strange))
 
 
+def test_bfloat16_is_described_by_its_numbers():
+    """The bits that a case holds are shown as what they stand for."""
+    inputs = {"logits": [np.array([[0x3FC0, 0xC000, 0xFF80]], np.uint16)], "tokens": [np.array([1])]}
+    text = "\n".join(describe(Case("logprob.entropy/grpo/half", "logprob.entropy", "grpo", inputs)))
+    assert "logits[0] bfloat16 [1, 3]: 1.5, -2.0, -inf" in text
+
+
 def test_every_stage_can_be_explained(capsys):
     """One valid and one malformed case of each stage are explained without an error."""
     seen: dict[tuple[str, bool], str] = {}

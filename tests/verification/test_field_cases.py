@@ -14,6 +14,7 @@ from verification.cases.advantage import advantage_case
 from verification.cases.families import ALL, BROADCAST, GROUPED
 from verification.cases.field import RANK_CASES
 from verification.judges.bits import judge_bits
+from verification.ranks.cases import rank_cases
 from verification.subjects.frozen import frozen_subject
 from verification.subjects.live import live_subject
 from verification.subjects.outcome import Outcome
@@ -90,9 +91,11 @@ def positive_zeros(count: int) -> list[str]:
 
 @pytest.mark.parametrize("fault", FIELD_LIST)
 def test_every_fault_is_in_the_corpus(fault: str) -> None:
-    """A fault has a case, or is named as one of those that only several ranks can show."""
+    """A fault has a case, or is one of those that only several ranks can show, and has rank cases."""
     found = [case.id for case in corpus() if f"/field-{fault}" in case.id]
-    assert bool(found) != (fault in RANK_CASES)
+    on_ranks = [case.id for case in rank_cases() if f"/field-{fault}" in case.id and case.case.id not in found]
+    assert bool(found) != bool(on_ranks)
+    assert bool(on_ranks) == (fault in RANK_CASES)
 
 
 @pytest.mark.parametrize(("name", "key"), [("none-component", "format"), ("all-none", "correctness")])

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from verification.cases.case import Case
+from verification.cli import main
 from verification.goldens import exchange, provenance
 from verification.goldens.changes import accept, by_stage, changes
 from verification.goldens.checkout import Checkout
@@ -171,6 +172,25 @@ def test_goldens_of_another_platform_stay_while_they_answer_a_case(granted, chec
     assert (REDUCE.id, foreign.platform) in list(store.entries())
     recorded(granted, Scripted(outcomes()), (dataclasses.replace(REDUCE, inputs={"values": [9.0]}), SIGNAL, WRONG))
     assert (REDUCE.id, foreign.platform) not in list(store.entries())
+
+
+def test_a_recording_on_a_gpu_leaves_other_platforms_alone(granted, checkout):
+    """It adds its own goldens; of those that it does not hold only its own platform's are gone."""
+    recorded(granted, Scripted(outcomes()))
+    key = "cuda-torch2.13.0-sm90-00000000"
+    store, staged_there = GoldenStore(checkout.golden), GoldenStore(checkout.root / "elsewhere")
+    golden = dataclasses.replace(store.read(REDUCE.id, platform_key()), platform=key)
+    staged_there.write(golden, granted)
+    store.write(dataclasses.replace(golden, case="loss.reduce/grpo/three"), granted)
+    found = {(change.case, change.platform): change.kind for change in changes(store, staged_there, key)}
+    assert found == {(REDUCE.id, key): "new", ("loss.reduce/grpo/three", key): "gone"}
+
+
+@pytest.mark.parametrize(("device", "words"), [("cuda:99", "no device cuda:99 here"), ("pretend", "those of the CPU")])
+def test_goldens_of_no_gpu_are_refused(device, words, capsys):
+    """A GPU that is not here and a device without bits of its own are told before anything else, with exit status 2."""
+    assert main(["golden", "regen", "--baseline", "HEAD", "--device", device]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_accepting_a_pattern_takes_only_its_cases(granted, checkout):

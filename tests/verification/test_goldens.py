@@ -146,7 +146,7 @@ def test_one_bit_in_any_probe_is_another_platform(name, monkeypatch):
     results = platform.probe_results()
     flat = results[name].clone().reshape(-1)
     flat.view(torch.int32)[-1] ^= 1
-    monkeypatch.setattr(platform, "probe_results", lambda: {**results, name: flat.reshape(results[name].shape)})
+    monkeypatch.setattr(platform, "probe_results", lambda _: {**results, name: flat.reshape(results[name].shape)})
     assert platform_key.__wrapped__() != platform_key()
 
 

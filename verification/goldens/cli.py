@@ -22,6 +22,7 @@ def add_golden_commands(subparsers: Any) -> None:
     verbs = golden.add_subparsers(dest="golden_command", required=True, metavar="{regen,diff,accept,reject}")
     regen = verbs.add_parser("regen", help="record every case into the staging folder")
     regen.add_argument("--baseline", required=True, metavar="SHA", help="the commit to record; it must be checked out")
+    regen.add_argument("--device", metavar="NAME", help="cuda or cuda:N: the cases with tensors, on a GPU")
     regen.set_defaults(run=_guarded(_regen))
     diff = verbs.add_parser("diff", help="what the staged recording changes, by stage and in ulps")
     diff.add_argument("--json", action="store_true", help="print the changes as JSON")
@@ -37,6 +38,7 @@ def _guarded(command):
     """The command with its refusals as one line on stderr and exit status 2."""
 
     def run(arguments: argparse.Namespace) -> int:
+        from verification.devices.device import NoSuchDevice
         from verification.goldens.checkout import CheckoutError
         from verification.goldens.parse import GoldenFormatError
         from verification.goldens.provenance import ProvenanceError
@@ -44,7 +46,7 @@ def _guarded(command):
 
         try:
             return command(arguments)
-        except (OSError, CheckoutError, GoldenFormatError, ProvenanceError, RecordingError) as refusal:
+        except (OSError, CheckoutError, GoldenFormatError, NoSuchDevice, ProvenanceError, RecordingError) as refusal:
             print(f"relax-verify golden: {refusal}", file=sys.stderr)
             return 2
 
@@ -52,16 +54,22 @@ def _guarded(command):
 
 
 def _regen(arguments: argparse.Namespace) -> int:
+    from verification.cases import corpus
+    from verification.devices.device import recordable
+    from verification.devices.plan import with_tensors
+    from verification.devices.subject import OnDevice
     from verification.goldens.checkout import Checkout
     from verification.goldens.guard import permit
-
-    granted = permit(Checkout.here(), arguments.baseline)
-
-    from verification.cases import corpus
     from verification.goldens.staging import record
     from verification.subjects.live import live_subject
 
-    staged = record(granted, corpus(), live_subject(), _progress)
+    device = None if arguments.device is None else recordable(arguments.device)
+    granted = permit(Checkout.here(), arguments.baseline)
+    if device is None:
+        staged = record(granted, corpus(), live_subject(), _progress)
+    else:
+        on_device = OnDevice(live_subject(), device)
+        staged = record(granted, with_tensors(corpus()), on_device, _progress, device=device.name)
     print(f"recorded {len(list(staged.entries()))} goldens of {granted.baseline[:12]}: see them with golden diff")
     return 0
 

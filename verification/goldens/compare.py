@@ -17,20 +17,22 @@ AGAINST = "golden"
 UNRECORDED = "no golden recorded for this case"
 
 
-def compare_with_golden(case: Case, outcome: Outcome, store: GoldenStore | None = None) -> list[Comparison] | None:
+def compare_with_golden(
+    case: Case, outcome: Outcome, store: GoldenStore | None = None, *, key: str | None = None
+) -> list[Comparison] | None:
     """The bits judge's findings against the recorded outcome; None where this platform has no goldens here.
 
-    ``store`` is the checkout's ``golden/`` unless given. Where the platform was recorded, a case without a golden is
-    one difference that says so: a golden that was deleted or forgotten must not read as agreement. A case whose inputs
-    are not those of the recording gives one difference that says so, and nothing is compared: the recorded result
-    answers another question. A golden that cannot be read is a GoldenFormatError.
+    ``store`` is the checkout's ``golden/`` unless given, ``key`` the platform of the CPU. Where the platform was
+    recorded, a case without a golden is one difference that says so: a golden that was deleted or forgotten must not
+    read as agreement. A case whose inputs are not those of the recording gives one difference that says so, and nothing
+    is compared: the recorded result answers another question. A golden that cannot be read is a GoldenFormatError.
     """
     store = default_store() if store is None else store
-    platform = platform_of(case)
+    platform = platform_of(case, key)
     text = store.text(case.id, platform)
     if text is None:
         return [_unrecorded(case, platform)] if store.has_platform(platform) else None
-    golden = golden_of(case, outcome)
+    golden = golden_of(case, outcome, key)
     if text == _rendered(golden):  # there is one way to write an outcome: nothing is left to read
         return judge_goldens(golden, golden)
     recorded = store.read(case.id, platform)
@@ -46,9 +48,9 @@ def _rendered(golden: Golden) -> bytes | None:
         return None
 
 
-def golden_of(case: Case, outcome: Outcome) -> Golden:
-    """The golden that this outcome of the case would be."""
-    return Golden(case.id, platform_of(case), input_digest(case), outcome)
+def golden_of(case: Case, outcome: Outcome, key: str | None = None) -> Golden:
+    """The golden that this outcome of the case would be, on the platform called ``key``, the CPU's unless given."""
+    return Golden(case.id, platform_of(case, key), input_digest(case), outcome)
 
 
 def judge_goldens(golden: Golden, recorded: Golden) -> list[Comparison]:

@@ -19,14 +19,14 @@ _STAGES_WITHOUT_ROUNDING = frozenset({"reward.signal", "arguments.validate", "ro
 _CORRECTLY_ROUNDED = frozenset({"component_groups", "leave_one_out", "whitened_broadcast"})
 
 
-def platform_of(case: Case) -> str:
-    """The platform under which the outcome of ``case`` is recorded: `ANY`, or this process's `platform_key`.
+def platform_of(case: Case, key: str | None = None) -> str:
+    """The platform under which the outcome of ``case`` is recorded: `ANY`, or ``key``, the CPU's unless given.
 
     `ANY` where the definition leaves every platform one answer: malformed input (the outcome is an error), stages
     that compare or look up and never round, and what is correctly rounded: ``exact_statistics`` in the reward stage,
     and the algorithms whose formula always is. Everything else is float arithmetic whose last bit is the platform's.
     """
-    return ANY if holds_everywhere(case) else platform_key()
+    return ANY if holds_everywhere(case) else key or platform_key()
 
 
 def holds_everywhere(case: Case) -> bool:
@@ -40,23 +40,30 @@ def holds_everywhere(case: Case) -> bool:
 
 
 @functools.cache
-def platform_key() -> str:
-    """``BACKEND-torchVERSION-CAPABILITY-DIGEST`` of this process, e.g. ``cpu-torch2.13.0-avx2-1a2b3c4d``.
+def platform_key(device: str = "cpu") -> str:
+    """``BACKEND-torchVERSION-CAPABILITY-DIGEST``: ``cpu-torch2.13.0-avx2-1a2b3c4d``, ``cuda-torch2.13.0-sm90-...``.
 
     The digest covers the bits of `probe_results`: two machines with the same key agreed on every probe.
     """
     version = torch.__version__.split("+")[0]
-    capability = re.sub(r"[^a-z0-9]+", "", torch.backends.cpu.get_cpu_capability().lower())
     hasher = hashlib.sha256()
-    for name, result in probe_results().items():
+    for name, result in probe_results(device).items():
         hasher.update(f"{name} {result.dtype} {list(result.shape)} {words(result)}\n".encode())
-    return f"cpu-torch{version}-{capability}-{hasher.hexdigest()[:8]}"
+    plain = re.sub(r"[^a-z0-9]+", "", capability(device).lower())
+    return f"{torch.device(device).type}-torch{version}-{plain}-{hasher.hexdigest()[:8]}"
 
 
-def probe_results() -> dict[str, torch.Tensor]:
+def capability(device: str = "cpu") -> str:
+    """What the device's kernels are chosen by: the instructions of the CPU, the compute capability of a GPU."""
+    if torch.device(device).type == "cpu":
+        return torch.backends.cpu.get_cpu_capability()
+    return "sm" + "".join(map(str, torch.cuda.get_device_capability(device)))
+
+
+def probe_results(device: str = "cpu") -> dict[str, torch.Tensor]:
     """The probe operations by name, run on one thread on inputs made from integers."""
     with one_thread(), torch.no_grad():
-        return {name: probe() for name, probe in _probes().items()}
+        return {name: probe() for name, probe in _probes(device).items()}
 
 
 @contextmanager
@@ -79,9 +86,9 @@ def _integers(count: int, scale: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float32) * (scale / 2**23)
 
 
-def _probes() -> dict[str, Callable[[], torch.Tensor]]:
-    small, medium, long = _integers(7, 1.0), _integers(129, 4.0), _integers(4099, 4.0)
-    square = _integers(128 * 128, 1.0).reshape(128, 128)
+def _probes(device: str) -> dict[str, Callable[[], torch.Tensor]]:
+    small, medium, long = (_integers(*made).to(device) for made in ((7, 1.0), (129, 4.0), (4099, 4.0)))
+    square = _integers(128 * 128, 1.0).reshape(128, 128).to(device)
     return {
         "sum 7": lambda: small.sum(),
         "sum 129": lambda: medium.sum(),
@@ -96,7 +103,7 @@ def _probes() -> dict[str, Callable[[], torch.Tensor]]:
         "sigmoid": lambda: medium.sigmoid(),
         "log_softmax": lambda: square.log_softmax(dim=-1),
         "rsqrt": lambda: medium.abs().rsqrt(),
-        "power": lambda: 0.95 ** torch.arange(129, dtype=torch.float32),
+        "power": lambda: 0.95 ** torch.arange(129, dtype=torch.float32, device=device),
         "matrix product": lambda: square @ square,
         "matrix product thin": lambda: square[:3] @ square,
         "multiply and add": lambda: medium * medium.flip(0) + medium,

@@ -17,7 +17,7 @@ from verification.goldens.compare import golden_of
 from verification.goldens.digest import corpus_digest, defaults_digest
 from verification.goldens.exchange import staging_folder
 from verification.goldens.guard import COMMAND, WritePermit
-from verification.goldens.platform import one_thread, platform_key
+from verification.goldens.platform import capability, one_thread, platform_key
 from verification.goldens.provenance import Recording
 from verification.goldens.store import GoldenStore, write_atomically
 from verification.goldens.text import Golden
@@ -32,12 +32,17 @@ class RecordingError(RuntimeError):
 
 
 def record(
-    permit: WritePermit, cases: Sequence[Case], subject: Subject, progress: Callable[[int, int], None] | None = None
+    permit: WritePermit,
+    cases: Sequence[Case],
+    subject: Subject,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    device: str = "cpu",
 ) -> GoldenStore:
     """Runs every case twice and stages what it gave; a case whose two runs differ is a RecordingError.
 
     What was staged before is replaced once the new recording is complete. Cases that the subject does not have are
-    left out. ``progress`` is told how many of how many cases are done.
+    left out. ``progress`` is told how many of how many cases are done. ``device``: what the subject works on.
     """
     staging = staging_folder(permit.checkout)
     unfinished = staging / _UNFINISHED
@@ -45,40 +50,40 @@ def record(
     store = GoldenStore(unfinished / "golden")
     with one_thread():
         for done, case in enumerate(cases, start=1):
-            golden = _golden(case, subject)
+            golden = _golden(case, subject, device)
             if golden is not None:
                 store.write(golden, permit)
             if progress is not None:
                 progress(done, len(cases))
-        recording = describe(permit, cases)
+        recording = describe(permit, cases, device)
     write_atomically(unfinished / _RECORDING, json.dumps(asdict(recording), indent=2) + "\n", permit)
     drop(permit.checkout)
     os.rename(unfinished, staging / _RECORDED)
     return staged(permit.checkout)
 
 
-def _golden(case: Case, subject: Subject) -> Golden | None:
+def _golden(case: Case, subject: Subject, device: str) -> Golden | None:
     first, second = subject.run(case), subject.run(case)
     if first is None or second is None:
         return None
     unsteady = [finding for finding in judge_bits(case, second, first, "its first run") if not finding.agrees]
     if unsteady:
         raise RecordingError(f"case {case.id} gave two results in two runs: {unsteady[0].what}: {unsteady[0].detail}")
-    return golden_of(case, first)
+    return golden_of(case, first, platform_key(device))
 
 
-def describe(permit: WritePermit, cases: Sequence[Case]) -> Recording:
+def describe(permit: WritePermit, cases: Sequence[Case], device: str = "cpu") -> Recording:
     """The provenance of a recording made now."""
     return Recording(
         baseline=permit.baseline,
         relax_tree=permit.checkout.tree("relax"),
         corpus=corpus_digest(cases),
         config=defaults_digest(),
-        platform=platform_key(),
+        platform=platform_key(device),
         torch=torch.__version__,
-        capability=torch.backends.cpu.get_cpu_capability(),
+        capability=capability(device),
         threads=1,
-        command=COMMAND.replace("HEAD", permit.baseline),
+        command=COMMAND.replace("HEAD", permit.baseline) + ("" if device == "cpu" else f" --device {device}"),
     )
 
 
