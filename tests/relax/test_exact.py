@@ -114,15 +114,25 @@ def test_what_the_batch_bound_settles_is_the_nearest_float32(values):
     if values.min() == values.max():
         assert bits(whiten(values)) == [0] * values.size
         return
-    fast, undecided = batch._settle(values, EPSILON)
+    (fast,), (undecided,) = batch._settle(values[None], EPSILON)
     exact = [rational(value) for value in values.tolist()]
     mean = sum(exact, fmpq(0)) / len(exact)
     variance = sum(((value - mean) ** 2 for value in exact), fmpq(0)) / (len(exact) - 1)
     assert (mean, variance) == batch._exact_moments(values)
     nearest = [round_standardized([(value - mean, variance)], rational(EPSILON)) for value in exact]
-    settled = np.setdiff1d(np.arange(values.size), undecided)
-    assert bits(np.array(nearest)[settled]) == bits(fast[settled])
+    assert bits(np.array(nearest)[~undecided]) == bits(fast[~undecided])
     assert bits(nearest) == bits(whiten(values))
+
+
+@given(st.lists(whitened_values, min_size=1, max_size=4), st.integers(0, 3), st.integers(0, 3))
+def test_batches_whitened_together_are_those_whitened_alone(batches, start, count):
+    """Rows of equal length, flat ones among them, keep the bits that each has alone, and slices those of the whole."""
+    length = min(map(len, batches))
+    rows = np.stack([*(values[:length] for values in batches), np.full(length, 0.1, dtype=np.float32)])
+    alone = [bits(whiten(row)) for row in rows]
+    assert alone == [bits(row) for row in whiten(rows)]
+    own = slice(start, start + count)
+    assert [row[own] for row in alone] == [bits(row) for row in whiten(rows, own)]
 
 
 @given(whitened_values, st.randoms(use_true_random=False))
@@ -137,8 +147,8 @@ def test_a_large_batch_is_settled_almost_without_exact_arithmetic():
     """Of 262,144 scores of an ordinary batch fewer than 30 need exact arithmetic, and those that do not are right."""
     random = np.random.default_rng(7)
     values = (random.integers(-(2**20), 2**20, 2**18) / 2**19).astype(np.float32)
-    _, undecided = batch._settle(values, EPSILON)
-    assert undecided.size < 30
+    _, undecided = batch._settle(values[None], EPSILON)
+    assert undecided.sum() < 30
     mean, variance = batch._exact_moments(values)
     whitened = whiten(values)
     for i in range(0, values.size, 4096):

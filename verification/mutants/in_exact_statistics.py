@@ -136,8 +136,8 @@ IN_EXACT_STATISTICS: tuple[Mutant, ...] = (
     ),
     _SEGMENTS(
         name="segments-reversed",
-        old="mine.append(whiten(",
-        new="mine.insert(0, whiten(",
+        old="mine[segment] = whitened",
+        new="mine[-1 - segment] = whitened",
         reason="results of the last batch come first",
     ),
     _SEGMENTS(
@@ -150,8 +150,8 @@ IN_EXACT_STATISTICS: tuple[Mutant, ...] = (
     ),
     _SEGMENTS(
         name="segments-slice-of-rank-0",
-        old="sizes[:rank, segment].sum()",
-        new="0",
+        old="slice(start, start + held)",
+        new="slice(0, held)",
         reason="every rank takes the first rank's slice",
         checks=(),
         tests=("tests/relax/test_segments.py",),

@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 import torch
 
-from relax.algorithms.exact.batch import whiten_batch
+from relax.algorithms.exact.batch import whiten_batches
 from relax.algorithms.exact.groups import standardize_groups
 
 EPSILON = 1e-4  # the double nearest 1e-4, in steps 1 and 3
@@ -80,5 +80,8 @@ def dominating_component(group: np.ndarray, weights: np.ndarray, sample: int) ->
 
 
 def whiten(values: np.ndarray, own: slice = slice(None)) -> np.ndarray:
-    """Step 3 for one optimizer batch: finite float32 ``[n]`` to float32 for those of ``own``, correctly rounded."""
-    return whiten_batch(values, EPSILON, own)
+    """Step 3 for one optimizer batch ``[n]`` or several ``[B, n]``: finite float32 to float32 for the samples of
+    ``own``, correctly rounded.
+    """
+    whitened = whiten_batches(np.atleast_2d(values), EPSILON, own)
+    return whitened[0] if values.ndim == 1 else whitened

@@ -75,12 +75,16 @@ def _own_slices(shards: np.ndarray, n_segments: int, rank: int) -> np.ndarray:
     segments = np.arange(n_segments, dtype=np.min_scalar_type(n_segments))  # small ones sort faster
     segment_of = np.repeat(np.tile(segments, len(shards)), sizes.ravel())
     values = payload[held][np.argsort(segment_of, kind="stable")].astype(np.float32)  # by segment, then by rank
-    ends = sizes.sum(axis=0).cumsum()
-    mine = []
-    for segment in np.flatnonzero(sizes[rank]):
-        start, before = ends[segment] - sizes[:, segment].sum(), sizes[:rank, segment].sum()
-        mine.append(whiten(values[start : ends[segment]], slice(before, before + sizes[rank, segment])))
-    return np.concatenate(mine) if mine else np.empty(0, dtype=np.float32)
+    ends, before = sizes.sum(axis=0).cumsum(), sizes[:rank].sum(axis=0)
+    alike: dict[tuple[int, int, int], list[int]] = {}  # batches of one size, cut alike, are whitened together
+    for segment in np.flatnonzero(sizes[rank]).tolist():
+        alike.setdefault((sizes[:, segment].sum(), before[segment], sizes[rank, segment]), []).append(segment)
+    mine = [values[:0]] * n_segments
+    for (size, start, held), numbers in alike.items():
+        batches = np.stack([values[ends[segment] - size : ends[segment]] for segment in numbers])
+        for segment, whitened in zip(numbers, whiten(batches, slice(start, start + held)), strict=True):
+            mine[segment] = whitened
+    return np.concatenate(mine or [values[:0]])
 
 
 def _header(
