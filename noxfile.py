@@ -74,7 +74,7 @@ def gpu(session: nox.Session) -> None:
 @nox.session(tags=["check"], default=False)
 def tests(session: nox.Session) -> None:
     """pytest with your arguments, all tests without any: nox -s tests -- tests/relax -k gdpo."""
-    install(session, "verify")
+    install(session, "verify,megatron")
     session.run("pytest", *session.posargs)
 
 

@@ -10,6 +10,6 @@ if [ "$(cat .venv/made-from 2>/dev/null || true)" != "$(made_from)" ]; then
   source ci/find-python.sh
   echo "Setting up .venv with $("$python" -V): about a minute, once ..." >&2
   "$python" -m venv .venv
-  .venv/bin/python -m pip install -qq --constraint constraints.txt --editable ".[verify]"
+  .venv/bin/python -m pip install -qq --constraint constraints.txt --editable ".[verify,megatron]"
   made_from > .venv/made-from
 fi
