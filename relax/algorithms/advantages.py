@@ -40,6 +40,7 @@ class AdvantageBatch:
     padded_total_lengths: Sequence[int] | None = None
     process_group: Any = None
     mini_batch_sizes: Sequence[int] | None = None
+    mini_batch_ids: Sequence[str] | None = None
 
 
 def _broadcast(args: Namespace, batch: AdvantageBatch) -> AdvantagesAndReturns:
@@ -96,6 +97,7 @@ def _whitened_broadcast(args: Namespace, batch: AdvantageBatch) -> AdvantagesAnd
         _float32(batch.rewards),
         batch.mini_batch_sizes,
         collective=collective_for(batch.process_group),
+        batch_ids=batch.mini_batch_ids,
         responses=len(batch.kl),
     )
     return broadcast(scores, batch.kl)
@@ -124,13 +126,15 @@ def compute_advantages_and_returns(
     padded_total_lengths: Sequence[int] | None = None,
     process_group: Any = None,
     mini_batch_sizes: Sequence[int] | None = None,
+    mini_batch_ids: Sequence[str] | None = None,
 ) -> AdvantagesAndReturns:
     """Advantages and returns of each response, float32 ``[R_i]``, by the algorithm of ``args.advantage_estimator``.
 
     ``kl`` gives the shapes (`kl_per_response`); ``loss_masks`` None is every token; ``values`` are the critic's;
     ``mini_batch_sizes`` counts this rank's samples in each optimizer batch and is required where rewards are whitened
-    over it, across ``process_group``. Raises ValueError naming both lengths where lists disagree, and what each
-    formula refuses.
+    over it, across ``process_group``; with ``mini_batch_ids``, one text a batch, it is checked that batch k is the same
+    on every rank, which else the maker of the plan guarantees. Raises ValueError naming both lengths where lists
+    disagree, and what each formula refuses.
 
     Under context parallelism ``kl``, ``values`` and the results are this rank's part of each response, ``loss_masks``
     whole responses', and ``total_lengths`` (padded: ``padded_total_lengths``) say where responses are cut. What runs
@@ -147,6 +151,7 @@ def compute_advantages_and_returns(
         padded_total_lengths=padded_total_lengths,
         process_group=process_group,
         mini_batch_sizes=mini_batch_sizes,
+        mini_batch_ids=mini_batch_ids,
     )
     return ADVANTAGE_FNS[get_algorithm(args.advantage_estimator).advantage_fn](args, batch)
 
@@ -173,6 +178,8 @@ def normalize_advantages(
 
 
 def _float32(rewards: Any) -> Any:
+    if isinstance(rewards, torch.Tensor):
+        return rewards
     try:
         return torch.as_tensor(rewards, dtype=torch.float32, device="cpu")
     except (TypeError, ValueError, RuntimeError, OverflowError):

@@ -25,7 +25,8 @@ class Collective(Protocol):
     - Results are the same bits on every rank, on the device of the argument.
     - ``gather`` moves bits and computes nothing, so int64 and float64 arrive as they were sent. ``sum`` adds in the
       dtype of its argument, in an order that depends on the group's size.
-    - A peer that dies or stays away becomes a `LostPeer` on every rank that survives, within the group's time-out.
+    - A peer that dies or stays away becomes a `LostPeer` on every rank that survives, within the group's time-out; with
+      NCCL, whose calls return before they are done, only where TORCH_NCCL_BLOCKING_WAIT=1 makes them wait.
 
     The whitening of optimizer batches needs two calls of ``gather``, however many batches there are: a fixed int64
     header (version, status, first offending position, number of segments, number of samples, hash of the batch ids),
@@ -142,8 +143,8 @@ def agree(collective: Collective, failure: Exception | None) -> None:
     """Ends on every rank or fails on every rank: the meeting before the first statistic over all of them.
 
     Each rank brings what went wrong in its own preparation, or None. Where any rank brings a failure all raise the
-    same `RankFailure`, which lists each such rank with the type and message of its own. One small ``gather``, and a
-    second one where there is something to tell.
+    same `RankFailure`, which lists each such rank with the type and message of its own; where all bring the same one,
+    each raises that. One small ``gather``, and a second one where there is something to tell.
     """
     told = b"" if failure is None else f"{type(failure).__name__}: {failure}".encode()[:_LONGEST_COMPLAINT]
     lengths = [int(length) for length in collective.gather(torch.tensor([len(told)]))]
@@ -155,5 +156,15 @@ def agree(collective: Collective, failure: Exception | None) -> None:
         bytes(text[:length].tolist()).decode(errors="replace")
         for text, length in zip(collective.gather(sent), lengths, strict=True)
     ]
-    said = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(texts) if text)
+    by_text: dict[str, list[int]] = {}
+    for rank, text in enumerate(texts):
+        by_text.setdefault(text, []).append(rank)
+    if failure is not None and len(by_text) == 1:
+        raise failure
+    said = "; ".join(f"{_named(ranks)}: {text}" for text, ranks in by_text.items() if text)
     raise RankFailure(f"before a statistic over {collective.size} ranks: {said}") from failure
+
+
+def _named(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8]))
+    return f"rank{'s' * (len(ranks) > 1)} {shown}" + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")

@@ -37,7 +37,7 @@ class SimulatedWorld:
             with self._turn:
                 try:
                     results[rank] = function(SimulatedRank(self, rank), argument)
-                except Exception as error:
+                except BaseException as error:  # whatever ends a rank, the others must not wait for it
                     results[rank] = error
                 self._ended.append(rank)
                 self._settle()

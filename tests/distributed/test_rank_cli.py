@@ -38,6 +38,7 @@ def test_json_alone_and_beside(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert told["comparisons"] == json.loads(target.read_text())["comparisons"]
 
 
+@pytest.mark.usefixtures("megatron")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -10,4 +10,4 @@ def test_four_thousand_ranks_give_the_bits_of_one_process():
     proof = prove_at_scale()
     assert (proof.ranks, proof.segments, proof.samples) == (4096, 64, 262_144)
     assert proof.holds, f"{proof}: {proof.failures[:3]}"
-    assert proof.peak_bytes < 2**30
+    assert proof.grown_bytes < 2**30

@@ -118,6 +118,32 @@ def test_a_failure_on_one_rank_is_raised_on_all_with_its_own_message():
     assert results[0].__cause__ is None
 
 
+def test_a_failure_that_all_bring_is_raised_as_it_is():
+    """Where every rank comes with the same type and message, none is told the others' copies of it."""
+    results = SimulatedWorld(3).run(agree, [ValueError("of the batch") for _ in range(3)])
+    assert [repr(result) for result in results] == ["ValueError('of the batch')"] * 3
+
+
+def test_ranks_with_one_complaint_share_a_line():
+    """At 200 ranks, 199 of which say the same, the message stays short and still holds the odd one."""
+    failures = [ValueError("a" * 100)] * 199 + [KeyError("odd")]
+    (said,) = {str(result) for result in SimulatedWorld(200).run(agree, failures)}
+    assert "rank 199: KeyError: 'odd'" in said
+    assert f"ranks 0, 1, 2, 3, 4, 5, 6, 7 and 191 more: ValueError: {'a' * 100}" in said
+    assert len(said) < 300
+
+
+def test_a_virtual_rank_that_exits_does_not_leave_the_others_waiting():
+    """SystemExit on one rank, which no handler of Exception sees, ends the others' collective."""
+
+    def leave(collective, _):
+        if collective.rank == 1:
+            raise SystemExit
+        return collective.sum(torch.zeros(1))
+
+    assert isinstance(SimulatedWorld(2).run(leave, range(2))[0], LostPeer)
+
+
 def test_every_rank_in_trouble_is_listed():
     """Two failures of different length are both told in full, in order of rank."""
     failures = [ValueError("a" * 300), None, OSError("")]

@@ -61,6 +61,9 @@ def test_every_split_over_ranks_gives_the_bits_of_one_process(plan):
         (f32(1, 2), [1.0, 1], "mini_batch_sizes[0] is not an int of 0 or more"),
         (f32(1, 2), [True, 1], "mini_batch_sizes[0] is not an int of 0 or more"),
         (f32(1, 2), 2, "mini_batch_sizes[0] is not an int of 0 or more"),
+        (f32(1, 2), torch.tensor(2), "mini_batch_sizes[0] is not an int of 0 or more"),
+        (f32(1, 2), np.array(2), "mini_batch_sizes[0] is not an int of 0 or more"),
+        (f32(*range(44)), np.array([200, 100], dtype=np.uint8), "mini_batch_sizes sum to 300, but it holds 44 samples"),
         (f32(1, 2), [1, 2**80], "mini_batch_sizes sum to 4611686018427387904, but it holds 2 samples"),
         (f32(1, 2), [1, 2], "mini_batch_sizes sum to 3, but it holds 2 samples"),
         (f32(1, 2).double(), [1, 1], "its values are not float32"),
@@ -104,7 +107,14 @@ def test_another_order_of_optimizer_batches_is_refused_where_ids_are_given():
     assert whiten(np.array([1, 3], dtype=np.float32))[0] == results[0][0]
 
 
-@pytest.mark.parametrize("ids", [["a"], ["a", 1], ["a", "b", "c"]])
+def test_where_most_ranks_agree_only_the_others_are_listed():
+    """At 100 ranks, one of them with a batch more, the message names that rank and what all others have."""
+    results, _ = on_every_rank([f32(1)] * 100, [[1]] * 99 + [[1, 0]])
+    expected = "rank 99: number of optimizer batches 2; all other ranks: number of optimizer batches 1"
+    assert {f"whitening over the optimizer batch: {expected}"} == {str(result) for result in results}
+
+
+@pytest.mark.parametrize("ids", [["a"], ["a", 1], ["a", "b", "c"], 7, "ab"])
 def test_batch_ids_that_do_not_fit_are_refused_on_every_rank(ids):
     """Another number of ids than of batches, or an id that is no text, is a complaint of that rank like any other."""
     results, exchanges = on_every_rank([f32(1, 2), f32(3, 5)], [[1, 1], [1, 1]], [["a", "b"], ids])

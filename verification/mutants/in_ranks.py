@@ -46,14 +46,14 @@ IN_RANKS: tuple[Mutant, ...] = (
         new="    if len(shards) > 1:\n        sizes, n_segments = sizes.sum(axis=1, keepdims=True), 1\n"
         "    held = np.arange(payload.shape[1])",
         reason="the optimizer batches of a rollout whitened as one, on several ranks alone",
-        ranks=("advantage.estimate/gdpo/plan-*@dp*",),
+        ranks=("advantage.estimate/gdpo/plan-*@dp2",),
     ),
     _COLOCATED(
         name="raise-before-the-first-collective",
         old="    with _failing_together(ranks.stage):\n        kl, given",
         new="    if True:\n        kl, given",
         reason="a rank that cannot prepare its part raises alone, and the others wait for it",
-        ranks=("advantage.estimate/*/field-hidden-origin*@dp*",),
+        ranks=("advantage.estimate/*/field-hidden-origin*@dp2",),
     ),
     _COLOCATED(
         name="mask-not-cut",
@@ -65,9 +65,9 @@ IN_RANKS: tuple[Mutant, ...] = (
     ),
     _COLOCATED(
         name="unpadded-offsets",
-        old='optional = ("padded_total_lengths", "loss_masks", "values", "mini_batch_sizes")',
+        old='optional = ("padded_total_lengths", "loss_masks", "values", "mini_batch_sizes", "mini_batch_ids")',
         new='rollout_data = {**rollout_data, "padded_total_lengths": None}\n'
-        '    optional = ("padded_total_lengths", "loss_masks", "values", "mini_batch_sizes")',
+        '    optional = ("padded_total_lengths", "loss_masks", "values", "mini_batch_sizes", "mini_batch_ids")',
         reason="sequences cut at their own lengths, though they were padded before the cut",
         ranks=("advantage.estimate/reinforce_plus_plus/*@cp2+padded",),
     ),

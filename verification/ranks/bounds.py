@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relax.algorithms.spec import AlgorithmSpec, get_algorithm
+from relax.algorithms.spec import get_algorithm
 from verification.ranks.cases import RankCase
 
 
@@ -49,35 +49,29 @@ def bound_of(rank_case: RankCase, name: str) -> Bound | None:
     """The bound that the array ``name`` is held to on the layout of the case; None where that is equal bits."""
     layout, spec = rank_case.layout, get_algorithm(rank_case.case.algorithm)
     split = layout.dp * layout.cp > 1  # the tokens of the batch lie on several ranks
-    over_tokens = _over_tokens(rank_case, spec) if split and name == "advantages" else None
+    normalized = split and name == "advantages" and bool(rank_case.case.options.get("normalize_advantages"))
+    over_tokens = {"whiten": WHITEN, "token_global": TOKEN_GLOBAL}[spec.advantage_normalization] if normalized else None
+    cut_means = spec.kl_level == "sequence" and layout.cp > 1
+    gated = spec.policy_loss_fn == "soft_gate" and split
     match rank_case.program:
-        case "advantages":
-            rows_differ = spec.advantage_fn == "gae" and layout.dp > 1 and name != "kl"
-            if rows_differ:
-                return GAE_WHITEN if over_tokens else GAE
+        case "advantages" if spec.advantage_fn == "gae" and layout.dp > 1 and name != "kl":
+            return GAE_WHITEN if normalized else GAE
+        case "advantages" | "normalization":
             return over_tokens
-        case "normalization":
-            return over_tokens
-        case "objective":
-            if spec.policy_loss_fn == "soft_gate" and split and name in ("loss", "grad.log_probs"):
-                return GATE
-            if spec.kl_level == "sequence" and layout.cp > 1 and name == "grad.log_probs":
-                return SEQUENCE_GRADIENT
-        case "reduction":
-            return REDUCED if split and name == "loss" else None
-        case "log_probs":
-            return LOG_PROBS if layout.tp > 1 and not name.endswith("elsewhere") else None
-        case "policy_loss" if name.endswith("elsewhere"):
+        case "objective" if gated and name in ("loss", "grad.log_probs"):
+            return GATE
+        case "objective" if cut_means and name == "grad.log_probs":
+            return SEQUENCE_GRADIENT
+        case "reduction" if split and name == "loss":
+            return REDUCED
+        case "log_probs" | "policy_loss" if name.endswith("elsewhere"):
             return None
+        case "log_probs" if layout.tp > 1:
+            return LOG_PROBS
         case "policy_loss" if layout.tp > 1:
             return LOGITS_CUT if name == "grad.logits" else STEP_CUT
+        case "policy_loss" if name == "grad.logits":
+            return LOGITS if gated or cut_means else None
         case "policy_loss" if split:
-            by_token = spec.policy_loss_fn != "soft_gate" and (spec.kl_level == "token" or layout.cp == 1)
-            return STEP if name != "grad.logits" else None if by_token else LOGITS
+            return STEP
     return None
-
-
-def _over_tokens(rank_case: RankCase, spec: AlgorithmSpec) -> Bound | None:
-    if not rank_case.case.options.get("normalize_advantages"):
-        return None
-    return {"whiten": WHITEN, "token_global": TOKEN_GLOBAL}[spec.advantage_normalization]

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from verification.cases import corpus
 from verification.cases.case import Case
 from verification.cases.families import COMPONENTS, TOKEN_GLOBAL
-from verification.ranks.field import LATE, rank_field_cases
+from verification.ranks.field import IDLE, LATE, rank_field_cases
 from verification.ranks.layout import Layout
 from verification.ranks.on_logits import logit_cases
 from verification.ranks.plans import Plan, plan_for
@@ -47,6 +47,7 @@ class RankCase:
             padded=PADDED in self.words,
             alike=BSHD in self.words,
             late=LATE in self.case.tags,
+            idle=IDLE in self.case.tags,
         )
         return plan if self.culprit is None else replace(plan, holders=(self.culprit,) * len(plan.holders))
 
@@ -98,8 +99,13 @@ PER_STAGE = {"advantage.normalize": "normalization", "policy.loss": "objective",
 
 
 def _all() -> Iterator[RankCase]:
-    cases = (*corpus(), *rank_field_cases())
+    field = tuple(rank_field_cases())
+    cases = (*corpus(), *field)
+    everywhere = {case.id for case in field}
     for number, case in _numbered(case for case in cases if case.stage == "advantage.estimate" and _has_a_token(case)):
+        if case.id in everywhere:
+            yield from _on(case, "advantages", (*DATA, *CUT, *WHOLE))
+            continue
         count = 3 if case.algorithm in COMPONENTS else 4  # there are many of them
         yield from _on(case, "advantages", (*_some(number, (*DATA, *CUT), count), *_some(number, WHOLE, 1)))
         if case.algorithm not in (*COMPONENTS, *TOKEN_GLOBAL) and case.error is None:
@@ -108,7 +114,7 @@ def _all() -> Iterator[RankCase]:
     for stage, program in PER_STAGE.items():
         uncut = (case for case in cases if case.stage == stage and case.inputs.get("full_loss_masks") is None)
         for number, case in _numbered(uncut):
-            yield from _on(case, program, _some(number, (*DATA, *CUT), 4))
+            yield from _on(case, program, _some(number, (*DATA, *CUT), 7 if case.id in everywhere else 4))
     rows = (case for case in cases if case.stage == "logprob.entropy" and case.error is None)
     for program, from_logits in (("log_probs", rows), ("policy_loss", logit_cases())):
         for number, case in _numbered(from_logits):

@@ -32,13 +32,16 @@ def _ranks(options: argparse.Namespace) -> int:
 
     if options.jobs < 1:
         raise UsageError(f"--jobs {options.jobs} is not a positive number of worlds")
-    cases = chosen(options)
     if options.list:
+        cases = chosen(options)
         sys.stdout.writelines(f"{case.id}\n" for case in cases)
         sys.stderr.write(f"{len(cases)} rank cases\n")
         return 0
     _require_megatron()
-    return _run(options, cases)
+    from verification.ranks.pool import RankPool
+
+    with RankPool():  # whose server imports while the cases are gathered
+        return _run(options, chosen(options))
 
 
 def _require_megatron() -> None:

@@ -15,6 +15,7 @@ from verification.cases.integers import Integers
 from verification.cases.normalization import normalize_case
 from verification.cases.tokens import masks, noise
 
+IDLE = "idle"  # tag: one data-parallel rank holds no sample
 LATE = "late"  # tag: all responses lie in the last chunk of their sequences, with one context-parallel rank
 
 
@@ -37,7 +38,7 @@ def whitening() -> Iterator[Case]:
 
 def nothing_to_hold() -> Iterator[Case]:
     """``empty-slice``, ``early-return``: a rank without a token, and one without a sample, join every collective."""
-    for name, lengths, tags in (("empty-slice", (1, 2, 1), (LATE,)), ("early-return", (5,), ())):
+    for name, lengths, tags in (("empty-slice", (1, 2, 1), (LATE,)), ("early-return", (5, 2), (IDLE,))):
         for algorithm in ALL:
             stream = Integers(f"ranks/{name}/{algorithm}")
             case = advantage_case(

@@ -79,14 +79,16 @@ def plan_for(
     padded: bool = False,
     alike: bool = False,
     late: bool = False,
+    idle: bool = False,
 ) -> Plan:
     """The plan that a case's id stands for.
 
     ``padded``: sequences are padded beyond what the cut needs. ``alike``: all to one length, as ``bshd`` lays them.
     ``late``: all responses lie in the last chunk of their sequence, so that one context-parallel rank has every token.
+    ``idle``: one data-parallel rank of several holds no sample.
     """
     draw = zlib.crc32(identity.encode())
-    holders = spread(SPREADS[draw % len(SPREADS)], len(response_lengths), layout.dp, draw // 3)
+    holders = spread("one-empty" if idle else SPREADS[draw % len(SPREADS)], len(response_lengths), layout.dp, draw // 3)
     totals = [
         length + prompt_length(length, LAST_CHUNK if late else draw // 7 + sample)
         for sample, length in enumerate(response_lengths)

@@ -13,6 +13,7 @@ from verification.ranks.results import Failure, RankResult
 
 REFUSALS = (*DOCUMENTED_KINDS, "RankFailure")
 _WHITENING = "whitening over the optimizer batch: "
+_RANKS = re.compile(r"\branks? (\d+(?:, \d+)*): ")
 
 
 def judge_refusals(rank_case: RankCase, ranks: Sequence[RankResult]) -> list[Comparison]:
@@ -52,17 +53,18 @@ def _faults(rank_case: RankCase, failure: Failure, first: Failure | None) -> dic
 def _others_named(rank_case: RankCase, message: str) -> str:
     """Empty where the message names those ranks, and no others, that brought malformed input.
 
-    The whitening counts data-parallel ranks; whatever fails before a statistic counts the ranks of the stage.
+    The whitening counts data-parallel ranks; whatever fails before a statistic counts the ranks of the stage, and names
+    none where all of them brought the same.
     """
     culprit, layout = rank_case.culprit, rank_case.layout
     if culprit is None:
         return ""
     _, of_whitening, complaints = message.rpartition(_WHITENING)
-    named = {int(rank) for rank in re.findall(r"\brank (\d+): ", complaints)}
-    stage = range(layout.world // layout.pp)
+    named = {int(rank) for ranks in _RANKS.findall(complaints) for rank in ranks.split(", ")}
+    stage = set(range(layout.world // layout.pp))
     due = {culprit} if of_whitening else {rank for rank in stage if layout.coordinates(rank)[2] == culprit}
-    alone = layout.world == layout.pp and not named  # without peers a rank raises its own error
-    return "" if alone or named == due else f"it names rank {sorted(named)}, rank {sorted(due)} brought it"
+    all_alike = due == stage and not named
+    return "" if all_alike or named == due else f"it names ranks {sorted(named)}, ranks {sorted(due)} brought it"
 
 
 def _told(failure: Failure) -> str:

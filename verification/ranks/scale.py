@@ -22,7 +22,7 @@ RANKS, SEGMENTS, SAMPLES = 4096, 64, 262_144
 @dataclass(frozen=True)
 class ScaleProof:
     """What a run over virtual ranks gave, and what it took; ``differing`` counts samples whose bits are others than
-    those of one process."""
+    those of one process. ``grown_bytes`` is how much more memory the process held at its peak than before."""
 
     ranks: int
     segments: int
@@ -31,7 +31,7 @@ class ScaleProof:
     failures: tuple[str, ...]
     exchanges: frozenset[int]
     seconds: float
-    peak_bytes: int
+    grown_bytes: int
 
     @property
     def holds(self) -> bool:
@@ -41,15 +41,14 @@ class ScaleProof:
         return (
             f"step 3 over {self.ranks:,} virtual ranks, {self.segments} segments, {self.samples:,} samples: "
             f"{self.differing} samples differ from one process, exchanges a rank {sorted(self.exchanges)}, "
-            f"{self.seconds:.1f} s ({1000 * self.seconds / self.ranks:.1f} ms a rank), peak {self.peak_bytes >> 20} MB"
+            f"{self.seconds:.1f} s ({1000 * self.seconds / self.ranks:.1f} ms a rank), {self.grown_bytes >> 20} MB more"
         )
 
 
 def prove_at_scale(ranks: int = RANKS, segments: int = SEGMENTS, samples: int = SAMPLES) -> ScaleProof:
     """Whitens ``samples`` in ``segments`` optimizer batches over ``ranks`` virtual ranks, and once in one process.
 
-    Half the samples lie in whole runs of one batch, the others one here and one there; some ranks hold nothing. The
-    peak is what the whole process has held at most since its start.
+    Half the samples lie in whole runs of one batch, the others one here and one there; some ranks hold nothing.
     """
     stream = np.random.default_rng(ranks)
     values = (stream.integers(-(2**23), 2**23, samples) / 2**21).astype(np.float32)
@@ -67,10 +66,9 @@ def prove_at_scale(ranks: int = RANKS, segments: int = SEGMENTS, samples: int = 
         return whiten_segments(torch.from_numpy(values[mine]), sizes, collective=collective)
 
     world = SimulatedWorld(ranks)
-    started = time.perf_counter()
+    before, started = _peak_bytes(), time.perf_counter()
     results = world.run(on_rank, shards)
-    seconds = time.perf_counter() - started
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    seconds, grown = time.perf_counter() - started, _peak_bytes() - before
     alone = np.empty(samples, dtype=np.float32)
     for segment in range(segments):
         alone[segment_of == segment] = whiten(values[segment_of == segment])
@@ -80,4 +78,9 @@ def prove_at_scale(ranks: int = RANKS, segments: int = SEGMENTS, samples: int = 
         for mine, result in zip(shards, results, strict=True)
         if isinstance(result, torch.Tensor)
     )
-    return ScaleProof(ranks, segments, samples, differing, tuple(failures), frozenset(world.exchanges), seconds, peak)
+    return ScaleProof(ranks, segments, samples, differing, tuple(failures), frozenset(world.exchanges), seconds, grown)
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process has held since its start."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

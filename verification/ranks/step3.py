@@ -31,6 +31,7 @@ SPOILT: dict[str, tuple[Callable[[torch.Tensor, list[int]], tuple[Any, Any]], st
     "infinity": (lambda values, sizes: (_with_last(values, -torch.inf), _one_more(sizes)), "is not finite"),
     "no-plan": (lambda values, sizes: (values, None), "mini_batch_sizes is None"),
     "negative-size": (lambda values, sizes: (values, [*sizes[1:], -1]), "is not an int of 0 or more"),
+    "one-number": (lambda values, sizes: (values, torch.tensor(len(values))), "is not an int of 0 or more"),
     "size-of-text": (lambda values, sizes: (values, [*sizes[1:], "2"]), "is not an int of 0 or more"),
     "wrong-sum": (lambda values, sizes: (values, _one_more(sizes)), "mini_batch_sizes sum to"),
     "one-segment-more": (lambda values, sizes: (values, [*sizes, 0]), "number of optimizer batches"),

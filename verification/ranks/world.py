@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from verification.ranks.transport import decode
 from verification.ranks.watchdog import look_at
 from verification.ranks.worker import serve
 
+_main_is_away = threading.Lock()  # held while one thread starts ranks without the main module
 REAPING = 5.0  # seconds for the kernel and the fork server to report the end of a process that is gone
 
 
@@ -133,9 +135,10 @@ def _in_step(by_group: Mapping[int, Mapping[Group, int]]) -> bool:
 @contextmanager
 def _without_main() -> Iterator[None]:
     """Starts processes that do not run the main script again: a rank needs nothing of it, and it may lack a guard."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with _main_is_away:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main

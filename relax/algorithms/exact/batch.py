@@ -21,10 +21,7 @@ def whiten_batches(values: np.ndarray, epsilon: float, own: slice = slice(None))
     rank's to give. Raises ValueError for 2^26 samples or more in a batch, where the bound is not proven.
     """
     n, mine = values.shape[1], values[:, own]
-    if n >= _TOO_MANY:
-        raise ValueError(
-            f"an optimizer batch of {n} samples is beyond the {_TOO_MANY - 1} that can be whitened exactly"
-        )
+    require_proven(n)
     out, undecided = np.zeros(mine.shape, dtype=np.float32), np.zeros(mine.shape, dtype=bool)
     with subnormals_kept():
         uneven = values.min(axis=1) != values.max(axis=1) if n else np.zeros(len(values), dtype=bool)
@@ -38,6 +35,14 @@ def whiten_batches(values: np.ndarray, epsilon: float, own: slice = slice(None))
             ]
     tally.count("batch", mine.size, int(undecided.sum()))
     return out
+
+
+def require_proven(samples: int) -> None:
+    """Raises ValueError for a batch of so many samples that the bound of `whiten_batches` is not proven."""
+    if samples >= _TOO_MANY:
+        raise ValueError(
+            f"an optimizer batch of {samples} samples is beyond the {_TOO_MANY - 1} that can be whitened exactly"
+        )
 
 
 def _settle(values: np.ndarray, epsilon: float, own: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 
 from relax.algorithms.collective import Collective, LocalCollective, collective_for
+from relax.algorithms.exact.batch import require_proven
 from relax.algorithms.exact.gdpo import whiten
 
 PROTOCOL_VERSION = 1
@@ -75,10 +77,12 @@ def _own_slices(shards: np.ndarray, n_segments: int, rank: int) -> np.ndarray:
     segments = np.arange(n_segments, dtype=np.min_scalar_type(n_segments))  # small ones sort faster
     segment_of = np.repeat(np.tile(segments, len(shards)), sizes.ravel())
     values = payload[held][np.argsort(segment_of, kind="stable")].astype(np.float32)  # by segment, then by rank
-    ends, before = sizes.sum(axis=0).cumsum(), sizes[:rank].sum(axis=0)
+    wholes, before = sizes.sum(axis=0), sizes[:rank].sum(axis=0)
+    require_proven(wholes.max(initial=0))
+    ends = wholes.cumsum()
     alike: dict[tuple[int, int, int], list[int]] = {}  # batches of one size, cut alike, are whitened together
     for segment in np.flatnonzero(sizes[rank]).tolist():
-        alike.setdefault((sizes[:, segment].sum(), before[segment], sizes[rank, segment]), []).append(segment)
+        alike.setdefault((wholes[segment], before[segment], sizes[rank, segment]), []).append(segment)
     mine = [values[:0]] * n_segments
     for (size, start, held), numbers in alike.items():
         batches = np.stack([values[ends[segment] - size : ends[segment]] for segment in numbers])
@@ -92,8 +96,7 @@ def _header(
 ) -> tuple[torch.Tensor, list[int]]:
     """This rank's row of the table, int64 ``[6]``: version, status, position, segments, samples, hash of batch ids."""
     samples = values.numel() if isinstance(values, torch.Tensor) else 0
-    plan = list(sizes) if isinstance(sizes, Iterable) else []
-    bad = [k for k, size in enumerate(plan) if isinstance(size, bool) or not isinstance(size, Integral) or size < 0]
+    plan, bad = _plan(sizes)
     status, position = _FINE, 0
     if not isinstance(values, torch.Tensor) or values.dtype != torch.float32:
         status = _BAD_DTYPE
@@ -101,19 +104,36 @@ def _header(
         status = _BAD_SHAPE
     elif sizes is None:
         status = _NO_SIZES
-    elif bad or not isinstance(sizes, Iterable):
-        status, position = _BAD_SIZE, bad[0] if bad else 0
+    elif bad is not None:
+        status, position = _BAD_SIZE, bad
     elif sum(plan) != samples:
         status, position = _BAD_SUM, min(sum(plan), 2**62)
     elif not bool(torch.isfinite(values).all()):
         status, position = _NOT_FINITE, int(torch.isfinite(values).logical_not().nonzero()[0])
-    elif batch_ids is not None and (len(batch_ids) != len(plan) or not all(isinstance(one, str) for one in batch_ids)):
+    elif batch_ids is not None and not _are_ids(batch_ids, len(plan)):
         status = _BAD_IDS
     elif responses is not None and responses != samples:
         status, position = _BAD_COUNT, responses
     digest = _hash(batch_ids) if batch_ids is not None and status == _FINE else 0
     row = [PROTOCOL_VERSION, status, position, len(plan), samples, digest]
     return torch.tensor(row, dtype=torch.int64), plan
+
+
+def _plan(sizes: Any) -> tuple[list[int], int | None]:
+    """The sizes as ints, and the position of the first that is not one of 0 or more, None where all are."""
+    try:
+        entries = list(sizes)
+    except TypeError:
+        return [], 0
+    for position, size in enumerate(entries):
+        if isinstance(size, bool) or not isinstance(size, Integral) or size < 0:
+            return [], position
+    return [int(size) for size in entries], None
+
+
+def _are_ids(batch_ids: Any, count: int) -> bool:
+    is_list = isinstance(batch_ids, Sequence) and not isinstance(batch_ids, str)
+    return is_list and len(batch_ids) == count and all(isinstance(one, str) for one in batch_ids)
 
 
 def _hash(batch_ids: Sequence[str]) -> int:
@@ -131,6 +151,9 @@ def _complaints(table: np.ndarray) -> list[str]:
         ]
     complaints = []
     for column, name in ((0, "protocol version"), (3, "number of optimizer batches"), (5, "hash of the batch ids")):
-        if (table[:, column] != table[0, column]).any():
-            complaints += [f"rank {rank}: {name} {value}" for rank, value in enumerate(table[:, column].tolist())]
+        values = table[:, column].tolist()
+        common, count = Counter(values).most_common(1)[0]
+        usual = [common] if 2 * count > len(values) else []  # with a majority only the others are listed
+        unlike = [f"rank {rank}: {name} {value}" for rank, value in enumerate(values) if value not in usual]
+        complaints += unlike + [f"all other ranks: {name} {value}" for value in usual if unlike]
     return complaints

@@ -23,7 +23,8 @@ def compute_advantages_and_returns(args: Namespace, rollout_data: MutableMapping
 
     Reads ``total_lengths``, ``response_lengths`` and ``padded_total_lengths`` (ints, or absent), ``rewards`` (floats),
     ``loss_masks`` (whole responses' ``[R_i]``), ``mini_batch_sizes`` (how many of this data-parallel rank's samples
-    belong to each optimizer batch), and this rank's part of each response, where there, of ``log_probs``,
+    belong to each optimizer batch, with ``mini_batch_ids`` to check that they are the same on every rank), and this
+    rank's part of each response, where there, of ``log_probs``,
     ``ref_log_probs``, ``rollout_log_probs`` and ``values``. On any but the last pipeline stage it returns at once.
 
     Rewards are whitened over the data-parallel ranks, since context-parallel ones hold the same samples; tokens are
@@ -49,7 +50,7 @@ def _prepared(
 ) -> tuple[list[torch.Tensor], dict[str, Any], list[torch.Tensor] | None]:
     """The KL, what else the formulas are given, and the masks of this rank's tokens; what is wrong here is raised."""
     given = {name: rollout_data[name] for name in ("rewards", "response_lengths", "total_lengths")}
-    optional = ("padded_total_lengths", "loss_masks", "values", "mini_batch_sizes")
+    optional = ("padded_total_lengths", "loss_masks", "values", "mini_batch_sizes", "mini_batch_ids")
     given |= {name: rollout_data.get(name) for name in optional}
     kl = kl_of_batch(args, rollout_data)
     if kl is None:

@@ -135,14 +135,14 @@ def context_parallel(
 
     Raises ValueError where ``args.context_parallel_size`` is not the size of megatron's group.
     """
-    if args.context_parallel_size == 1:
-        return ContextParallel(1, 0, None, total_lengths, response_lengths, padded_total_lengths)
     group = parallel().context
     if group.size != args.context_parallel_size:
         raise ValueError(
             f"context_parallel_size is {args.context_parallel_size} and megatron's context-parallel group has "
             f"{group.size} rank(s): initialize_model_parallel must be given the same --context-parallel-size"
         )
+    if group.size == 1:
+        return ContextParallel(1, 0, None, total_lengths, response_lengths, padded_total_lengths)
     return ContextParallel(group.size, group.rank, group, total_lengths, response_lengths, padded_total_lengths)
 
 

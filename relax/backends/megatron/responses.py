@@ -32,6 +32,9 @@ def get_responses(
     """
     context = context_parallel(args, total_lengths, response_lengths, padded_total_lengths)
     require_same_count(response_lengths=response_lengths, tokens=tokens)
+    for position, (ids, length) in enumerate(zip(tokens, total_lengths, strict=True)):
+        if len(ids) < length:
+            raise ValueError(f"response {position}: tokens holds {len(ids)} ids and its total length is {length}")
     responses = []
     for position, rows in enumerate(_sequences(args, logits, context)):
         pieces = [rows[piece] for piece in context.rows(position)]
