@@ -66,6 +66,7 @@ def test_the_verb_ends_in_one_line_and_a_status(monkeypatch, capsys, tmp_path, f
     """A promise that is missed is exit 1; --json holds every row."""
     row = Row("live", "frozen", "times faster", figure, 50, 0.001, 0.06, 7)
     monkeypatch.setattr(rows, "rows", lambda: iter([row]))
+    monkeypatch.setattr(rows, "at_scale", lambda: "over many ranks")
     before = torch.get_num_threads()
     try:
         assert main(["bench", "--json", str(tmp_path / "rows.json")]) == status

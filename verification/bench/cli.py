@@ -21,7 +21,7 @@ def _bench(options: argparse.Namespace) -> int:
     from rich.table import Table
 
     from relax.algorithms.exact import counters
-    from verification.bench.rows import rows
+    from verification.bench.rows import at_scale, rows
 
     torch.set_num_threads(1)
     table = Table(
@@ -50,6 +50,7 @@ def _bench(options: argparse.Namespace) -> int:
     for name, tally in sorted(counters().items()):
         exact = f"{tally.fallback} of {tally.outputs} outputs by exact arithmetic ({tally.fallback_rate:.5%})"
         print(f"exact engine, {name}: {exact}")
+    print(at_scale())
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump([{**vars(row), "holds": row.holds} for row in measured], file, indent=2)

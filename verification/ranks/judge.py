@@ -104,8 +104,11 @@ def _one_rank(rank_case: RankCase, whole: Arrays, expected: Reference, found: Ju
             scales = expected.scales.get(name, (math.inf,) * mine.numel())  # none where the oracle has no value
             distance, index = farthest(mine, theirs, scales)
             detail = _told(rank_case, mine, theirs, index) if distance > bound.ulps else ""
+            unjudged = sum(map(math.isinf, scales))
             found.comparisons.append(compared(rank_case, ONE_RANK, name, detail, distance))
-            found.measured.append(Measured(bound.formula, distance, bound.ulps, 1, rank_case.id, mine.numel()))
+            found.measured.append(
+                Measured(bound.formula, distance, bound.ulps, 1, rank_case.id, mine.numel(), unjudged)
+            )
         elif split and first_difference(got[name], right[name]) is not None:
             got[name], right[name] = one_nan(got[name]), one_nan(right[name])
     for one in _same_bits(rank_case, ONE_RANK, got, right):

@@ -83,11 +83,29 @@ def _against(report: RankReport) -> Sheet:
 def _bounds(report: RankReport) -> Sheet:
     reasons = {bound.formula: bound.reason for bound in BOUNDS}
     rows = tuple(
-        (one.formula, str(one.comparisons), ulps(one.ulps), ulps(one.bound), reasons[one.formula], one.case)
+        (
+            one.formula,
+            str(one.comparisons),
+            str(one.elements),
+            str(one.unjudged),
+            ulps(one.ulps),
+            ulps(one.bound),
+            reasons[one.formula],
+            one.case,
+        )
         for one in report.formulas
     )
-    columns = ("not in the bits of one rank", "comparisons", "largest ulps", "bound", "reason", "seen at")
-    return Sheet("distance to one rank", columns, rows, words=(0, 4, 5))
+    columns = (
+        "not in the bits of one rank",
+        "comparisons",
+        "elements",
+        "not judged",
+        "largest ulps",
+        "bound",
+        "reason",
+        "seen at",
+    )
+    return Sheet("distance to one rank", columns, rows, words=(0, 6, 7))
 
 
 def _facts(report: RankReport) -> Sheet:
