@@ -98,7 +98,12 @@ class GroupCollective:
     def gather(self, tensor: torch.Tensor) -> torch.Tensor:
         sent = self._own_copy(tensor)
         gathered = sent.new_empty(self.size, *sent.shape)
-        self._collective(torch.distributed.all_gather, tensor, list(gathered), sent)
+        if torch.distributed.get_backend(self.process_group) == "gloo":
+            # One hop to each peer, where gloo's all_gather takes size - 1 hops around a ring.
+            copies = sent.expand_as(gathered).contiguous()
+            self._collective(torch.distributed.all_to_all_single, tensor, gathered, copies)
+        else:
+            self._collective(torch.distributed.all_gather, tensor, list(gathered), sent)
         return gathered.to(tensor.device)
 
     def _reduced(self, tensor: torch.Tensor, operation: Any) -> torch.Tensor:

@@ -68,7 +68,7 @@ def special(stream: Integers, length: int, dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.parametrize("padded", [False, True])
 @LAYOUTS
 def test_parts_come_together_to_the_bit_in_one_collective(pool, layout, padded):
-    """Three lists of three dtypes, one all_gather; backwards one all_reduce, which sums what each rank's loss says."""
+    """Three lists of three dtypes, one exchange; backwards one all_reduce, which sums what each rank's loss says."""
     batch, stream = rollout("gather", padded=padded), Integers("gather special")
     responses = batch.columns["response_lengths"]
     lists = [
@@ -87,7 +87,7 @@ def test_parts_come_together_to_the_bit_in_one_collective(pool, layout, padded):
         cp = layout.coordinates(rank)[1]
         sizes = [len(own_tokens(batch, sample, layout.cp, cp)) for sample in range(len(responses))]
         assert [gradient.tolist() for gradient in gradients] == [[3.0] * size for size in sizes]
-        assert [call.split()[0] for call in run.ranks[rank].collectives] == ["all_gather", "all_reduce"]
+        assert [call.split()[0] for call in run.ranks[rank].collectives] == ["all_to_all_single", "all_reduce"]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_means_over_a_response_are_those_of_one_rank(pool, layout, padded, algor
     forwards, backwards = (1, 1) if by_response else (1, 0) if options.get("use_opsm") else (0, 0)
     for result in run.ranks:
         calls = [call.split()[0] for call in result.collectives]
-        assert calls == ["all_gather"] * forwards + ["all_reduce"] * backwards
+        assert calls == ["all_to_all_single"] * forwards + ["all_reduce"] * backwards
 
 
 def ranks_of_each_part(layout: Layout) -> list[list[int]]:
@@ -167,4 +167,4 @@ def test_a_peer_that_dies_in_the_gather_is_an_error_on_the_other(pool):
     assert run.fault_fired == 1
     assert run.ended == ("failure", "died")
     assert run.ranks[0].failure.kind == "LostPeer"
-    assert "all_gather" in run.ranks[0].failure.message
+    assert "all_to_all_single" in run.ranks[0].failure.message

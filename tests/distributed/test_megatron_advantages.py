@@ -107,7 +107,7 @@ def rounding(batch: Rollout, algorithm: str, normalised: list[torch.Tensor]) -> 
 
 
 STATISTICS = {
-    "gdpo": ["all_gather", "all_gather"],  # header and values, for any number of optimizer batches
+    "gdpo": ["all_to_all_single", "all_to_all_single"],  # header and values, for any number of optimizer batches
     "grpo": ["all_reduce"],
     "ppo": ["all_reduce"],
     "reinforce_plus_plus": ["all_reduce", "all_reduce"],
@@ -125,8 +125,8 @@ def test_ranks_meet_a_fixed_number_of_times(pool, layout, padded, algorithm):
     args = arguments(layout, algorithm, **OPTIONS, normalize_advantages=not spec.forbids_normalize_advantages)
     run = run_on(pool, layout, batch, args)
     run.values()
-    agreement = ["all_gather"] * (layout.world > layout.pp)
-    gathered = ["all_gather"] * (layout.cp > 1 and spec.advantage_fn in ("gae", "discounted_returns"))
+    agreement = ["all_to_all_single"] * (layout.world > layout.pp)
+    gathered = ["all_to_all_single"] * (layout.cp > 1 and spec.advantage_fn in ("gae", "discounted_returns"))
     # Rewards are whitened among data-parallel ranks, tokens normalised among those that share them too.
     inside = STATISTICS[algorithm] if algorithm == "gdpo" and layout.dp > 1 else []
     behind = STATISTICS[algorithm] if algorithm != "gdpo" and layout.dp * layout.cp > 1 else []

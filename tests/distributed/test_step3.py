@@ -33,7 +33,8 @@ def test_the_number_of_collectives_does_not_grow_with_the_segments(pool, segment
     ]
     run = pool.run(WHITEN, shards, layout=Layout(dp=3))
     assert in_one_process(shards) == bits_of(run.values())
-    expected = ("all_gather int64[6] over 3 ranks", f"all_gather float64[{3 * segments}] over 3 ranks")
+    width = 3 * segments
+    expected = ("all_to_all_single int64[3, 6] over 3 ranks", f"all_to_all_single float64[3, {width}] over 3 ranks")
     assert {expected} == {rank.collectives for rank in run.ranks}
 
 
