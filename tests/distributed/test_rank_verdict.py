@@ -112,6 +112,6 @@ def test_step_three_meets_twice(pool: RankPool) -> None:
     rank_case = RankCase(find("advantage.estimate/gdpo/plan-5.4.3"), "advantages", Layout(dp=2))
     run = run_case(rank_case, pool)
     run.values()
-    of_whitening = [one for one in run.ranks[0].collectives if "[6]" in one or "float64" in one]
+    of_whitening = [one for one in run.ranks[0].collectives if "int64[2, 6]" in one or "float64" in one]
     assert len(of_whitening) == 2
     assert len(run.ranks[0].collectives) <= 4

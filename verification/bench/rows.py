@@ -194,7 +194,10 @@ def start_up() -> Iterator[Row]:
 
 def at_scale() -> str:
     """What step 3 takes over thousands of virtual ranks in one process: no ratio, a line beneath the table."""
-    return str(prove_at_scale())
+    proof = prove_at_scale()
+    if not proof.holds:
+        raise AssertionError(f"{proof}: {proof.failures[:3]}")
+    return str(proof)
 
 
 def _python(*arguments: str) -> None:
