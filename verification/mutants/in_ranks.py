@@ -50,7 +50,7 @@ IN_RANKS: tuple[Mutant, ...] = (
     ),
     _COLOCATED(
         name="raise-before-the-first-collective",
-        old="    with _failing_together(ranks.stage):\n        kl, given",
+        old="    with failing_together(ranks.stage):\n        kl, given",
         new="    if True:\n        kl, given",
         reason="a rank that cannot prepare its part raises alone, and the others wait for it",
         ranks=("advantage.estimate/*/field-hidden-origin*@dp2",),

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import MutableMapping
 from typing import Any
 
 import torch
 
 from relax.algorithms import advantages as formulas
-from relax.algorithms.collective import Collective, LostPeer, agree
 from relax.algorithms.formulas.kl import kl_of_batch
 from relax.algorithms.formulas.responses import require_same_shapes
 from relax.algorithms.spec import get_algorithm
 from relax.backends.megatron.context_parallel import context_parallel
-from relax.backends.megatron.parallel import parallel
+from relax.backends.megatron.parallel import failing_together, parallel
 
 
 def compute_advantages_and_returns(args: Namespace, rollout_data: MutableMapping[str, Any]) -> None:
@@ -35,9 +33,9 @@ def compute_advantages_and_returns(args: Namespace, rollout_data: MutableMapping
     ranks = parallel()
     if not ranks.is_last_pipeline_stage:
         return
-    with _failing_together(ranks.stage):
+    with failing_together(ranks.stage):
         kl, given, own_masks = _prepared(args, rollout_data)
-    with _failing_together(ranks.stage):
+    with failing_together(ranks.stage):
         advantages, returns = formulas.compute_advantages_and_returns(args, kl=kl, process_group=ranks.data, **given)
     advantages = formulas.normalize_advantages(
         args, advantages=advantages, loss_masks=own_masks, process_group=ranks.data_and_context
@@ -71,19 +69,3 @@ def _prepared(
     if args.normalize_advantages:
         require_same_shapes(kl=kl, loss_masks=own_masks)
     return kl, given, own_masks
-
-
-@contextmanager
-def _failing_together(ranks: Collective) -> Iterator[None]:
-    """Every rank comes out of the block, or every rank raises what went wrong on any. A lost peer answers no more."""
-    if ranks.size == 1:
-        yield
-        return
-    try:
-        yield
-    except LostPeer:
-        raise
-    except Exception as failure:
-        agree(ranks, failure)
-        raise
-    agree(ranks, None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
-from relax.algorithms.collective import Collective, LocalCollective, collective_for
+from relax.algorithms.collective import Collective, LocalCollective, LostPeer, agree, collective_for
 
 _ALONE = LocalCollective()
 
@@ -56,3 +58,19 @@ def _collective(group: torch.distributed.ProcessGroup) -> Collective:
     """The group's collective; a group of one exchanges nothing."""
     collective = collective_for(group)
     return collective if collective.size > 1 else _ALONE
+
+
+@contextmanager
+def failing_together(ranks: Collective) -> Iterator[None]:
+    """Every rank comes out of the block, or every rank raises what went wrong on any. A lost peer answers no more."""
+    if ranks.size == 1:
+        yield
+        return
+    try:
+        yield
+    except LostPeer:
+        raise
+    except Exception as failure:
+        agree(ranks, failure)
+        raise
+    agree(ranks, None)

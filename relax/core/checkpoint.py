@@ -1,0 +1,189 @@
+"""Checkpoints of a run: folders that are written whole or not at all, and read only if every byte is as written.
+
+Each role writes a part into a folder that is pending, in any process that shares the file system: ``NAME.safetensors``
+for tensors and ``NAME.json`` for numbers. `commit` lists all parts with their hashes in ``checkpoint.json`` and gives
+the folder its name, ``step-00000042``, in one rename: what has that name is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+INDEX = "checkpoint.json"
+VERSION = 1
+_NAME = re.compile(r"step-(\d{8,})")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be written or read; names the folder or file, the reason and the remedy."""
+
+
+def pending_folder(root: Path, step: int) -> Path:
+    """The empty folder into which the parts of step ``step`` are to be written; what a dead run left there goes."""
+    pending = root / f"pending-{step:08d}"
+    try:
+        shutil.rmtree(pending, ignore_errors=True)
+        pending.mkdir(parents=True)
+    except OSError as error:
+        raise _cannot_write(pending, error) from error
+    return pending
+
+
+def write_part(pending: Path, name: str, *, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
+    """Writes part ``name``: tensors of any dtype, and facts that JSON can hold without loss."""
+    contiguous = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+    text = json.dumps(facts, indent=1, sort_keys=True, allow_nan=False)
+    _write(pending / f"{name}.safetensors", save(contiguous))
+    _write(pending / f"{name}.json", text.encode())
+
+
+def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
+    """Makes the pending parts checkpoint ``step`` and gives its folder; with ``keep``, older ones beyond that many go.
+
+    A checkpoint of the same step is replaced.
+    """
+    root, files = pending.parent, {}
+    try:
+        for path in sorted(pending.iterdir()):
+            data = path.read_bytes()
+            files[path.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        index = {"version": VERSION, "step": step, "files": files}
+        _write(pending / INDEX, json.dumps(index, indent=1, sort_keys=True).encode())
+        _sync_folder(pending)
+        final, replaced = root / f"step-{step:08d}", root / f"replaced-{step:08d}"
+        if final.exists():
+            final.rename(replaced)
+        pending.rename(final)
+        _sync_folder(root)
+        shutil.rmtree(replaced, ignore_errors=True)
+        for old in checkpoints(root)[: -keep if keep else 0]:
+            shutil.rmtree(root / f"step-{old:08d}")
+    except OSError as error:
+        raise _cannot_write(pending, error) from error
+    return final
+
+
+def checkpoints(root: Path) -> list[int]:
+    """The steps of which ``root`` holds a checkpoint, in ascending order; none where it does not exist."""
+    if not root.is_dir():
+        return []
+    return sorted(int(found[1]) for path in root.iterdir() if (found := _NAME.fullmatch(path.name)))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint whose files have been checked against its index."""
+
+    folder: Path
+    step: int
+
+    def tensors(self, name: str) -> dict[str, torch.Tensor]:
+        """The tensors of part ``name``."""
+        path = self.folder / f"{name}.safetensors"
+        try:
+            return load(self._bytes(path))
+        except SafetensorError as error:
+            raise CheckpointError(f"{path} is no file of tensors: {error}; {_REMEDY}") from error
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """The numbers of part ``name``."""
+        return json.loads(self._bytes(self.folder / f"{name}.json"))
+
+    def _bytes(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError as error:
+            held = ", ".join(sorted({one.stem for one in self.folder.iterdir()} - {"checkpoint"}))
+            raise CheckpointError(
+                f"{self.folder} has no part {path.stem!r}, only {held}: it was saved by a run with other roles"
+            ) from error
+
+
+def open_checkpoint(root: Path, step: int | None = None) -> Checkpoint:
+    """Checkpoint ``step`` of ``root``, the latest without one; ``root`` may also be a checkpoint's own folder.
+
+    Raises `CheckpointError`, before anything is loaded, where there is none, and for a file that is missing, too many
+    or changed since it was written.
+    """
+    if found := _NAME.fullmatch(root.name):
+        root, step = root.parent, int(found[1])
+    steps = checkpoints(root)
+    if step is None and steps:
+        step = steps[-1]
+    if step is None or step not in steps:
+        there = f"only those of steps {', '.join(map(str, steps))}" if steps else "none at all"
+        wanted = "checkpoint" if step is None else f"checkpoint of step {step}"
+        raise CheckpointError(f"{root} holds no {wanted}, {there}: give the folder that --save wrote to")
+    folder = root / f"step-{step:08d}"
+    _check_files(folder, _index(folder))
+    return Checkpoint(folder, step)
+
+
+_REMEDY = "delete that folder to continue from the checkpoint before it"
+
+
+def _index(folder: Path) -> dict[str, dict[str, Any]]:
+    path = folder / INDEX
+    try:
+        index = json.loads(path.read_bytes())
+        version, files = index["version"], index["files"]
+        if version == VERSION and all(
+            isinstance(one, dict) and {"bytes", "sha256"} <= one.keys() for one in files.values()
+        ):
+            return files
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}; {_REMEDY}") from error
+    raise CheckpointError(f"{path} is of version {version!r}, and this program reads {VERSION}; {_REMEDY}")
+
+
+def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+    there = {path.name for path in folder.iterdir()} - {INDEX}
+    for name in sorted(there ^ files.keys()):
+        reason = "is missing" if name in files else "is not listed in its index"
+        raise CheckpointError(f"{folder / name} {reason}; {_REMEDY}")
+    for name, facts in files.items():
+        data = (folder / name).read_bytes()
+        if len(data) != facts["bytes"]:
+            raise CheckpointError(
+                f"{folder / name} has {len(data)} bytes and was written with {facts['bytes']}; {_REMEDY}"
+            )
+        if hashlib.sha256(data).hexdigest() != facts["sha256"]:
+            raise CheckpointError(f"{folder / name} has changed since it was written (sha256); {_REMEDY}")
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Writes and waits until the disk has it."""
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _cannot_write(path: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"{path} cannot be written: {error.strerror or error}; free the disk, or give another folder to --save; "
+        "checkpoints that were complete before are untouched"
+    )

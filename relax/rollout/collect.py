@@ -1,0 +1,89 @@
+"""From problems to scored samples: what the rollout role does with a model, and the demonstrations of the SFT role."""
+
+from __future__ import annotations
+
+import statistics
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from relax.rollout.generate import Response, generate
+from relax.rollout.post_process import load_function
+from relax.rollout.streams import Place
+from relax.tasks.task import Problem, Task
+from relax.types import Sample
+
+
+def collect(
+    args: Namespace,
+    model: torch.nn.Module,
+    task: Task,
+    problems: Sequence[int],
+    *,
+    rollout: int,
+    max_new_tokens: int,
+) -> list[Sample]:
+    """``n_samples_per_prompt`` scored responses to each problem, one prompt group after the other.
+
+    The reward is that of the function at ``args.custom_rm_path``, called with ``args`` and the sample, whose metadata
+    hold ``problem``, ``answer`` and ``response`` (text). A sample depends on the weights, on ``args.seed``, and on the
+    numbers of its rollout, of its problem and of itself among that problem's: on nothing else.
+    """
+    score = load_function(args.custom_rm_path)
+    size = args.n_samples_per_prompt
+    asked = [task.problem(number) for number in problems for _ in range(size)]
+    responses = generate(
+        model,
+        [prompt_tokens(task, problem) for problem in asked],
+        [Place(args.seed, rollout, problem.number, index % size) for index, problem in enumerate(asked)],
+        max_new_tokens=max_new_tokens,
+        end_token=task.tokenizer.end,
+    )
+    samples = []
+    for index, (problem, response) in enumerate(zip(asked, responses, strict=True)):
+        sample = _sample(task, problem, response)
+        sample.index, sample.group_index = index, index // size
+        sample.reward = score(args, sample)
+        samples.append(sample)
+    return samples
+
+
+def demonstrations(task: Task, problems: Sequence[int]) -> list[Sample]:
+    """One sample a problem, whose response is the task's demonstration."""
+    samples = []
+    for index, number in enumerate(problems):
+        ids = [*task.tokenizer.encode(task.demonstration(number)), task.tokenizer.end]
+        sample = _sample(task, task.problem(number), Response(ids, status="completed"))
+        sample.index, sample.rollout_log_probs = index, None
+        samples.append(sample)
+    return samples
+
+
+def prompt_tokens(task: Task, problem: Problem) -> list[int]:
+    """What the model is given of a problem."""
+    return [task.tokenizer.start, *task.tokenizer.encode(problem.question)]
+
+
+def mean_rewards(samples: Sequence[Sample]) -> dict[str, float]:
+    """The mean of each reward component, by name; of a reward that is one number, as ``reward``."""
+    rewards: list[Mapping[str, Any]] = [
+        sample.reward if isinstance(sample.reward, Mapping) else {"reward": sample.reward} for sample in samples
+    ]
+    return {name: statistics.fmean(reward[name] for reward in rewards) for name in rewards[0]}
+
+
+def _sample(task: Task, problem: Problem, response: Response) -> Sample:
+    return Sample(
+        prompt=problem.question,
+        tokens=[*prompt_tokens(task, problem), *response.tokens],
+        response_length=len(response.tokens),
+        rollout_log_probs=response.log_probs,
+        status=response.status,
+        metadata={
+            "problem": problem.number,
+            "answer": problem.answer,
+            "response": task.tokenizer.decode(response.tokens),
+        },
+    )

@@ -1,0 +1,53 @@
+"""Samples as columns: what travels from the rollout to training, one entry a sample."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from relax.rollout.post_process import post_process_rewards
+from relax.types import Sample
+
+
+def sequence_columns(samples: Sequence[Sample]) -> dict[str, list[Any]]:
+    """What any training needs of samples.
+
+    ``indices``; ``tokens`` int64 ``[total_i]``; ``total_lengths``, ``response_lengths``; ``loss_masks`` float32
+    ``[R_i]``.
+    """
+    return {
+        "indices": [sample.index for sample in samples],
+        "tokens": [torch.tensor(sample.tokens, dtype=torch.int64) for sample in samples],
+        "total_lengths": [len(sample.tokens) for sample in samples],
+        "response_lengths": [sample.response_length for sample in samples],
+        "loss_masks": [_mask(sample) for sample in samples],
+    }
+
+
+def rollout_columns(args: Namespace, samples: Sequence[Sample]) -> dict[str, list[Any]]:
+    """`sequence_columns` of whole prompt groups, and what the reward stage and sampling add to them.
+
+    ``rewards`` (what training sees) and ``raw_reward``, floats; ``rollout_log_probs`` float32 ``[R_i]`` where every
+    sample has them.
+    """
+    raw_rewards, rewards = post_process_rewards(args, samples)
+    columns = {**sequence_columns(samples), "rewards": rewards, "raw_reward": raw_rewards}
+    if all(sample.rollout_log_probs is not None for sample in samples):
+        columns["rollout_log_probs"] = [_float32(sample.rollout_log_probs) for sample in samples]
+    return columns
+
+
+def take(columns: Mapping[str, Sequence[Any]], positions: Sequence[int]) -> dict[str, list[Any]]:
+    """The entries at ``positions`` of every column, in that order."""
+    return {name: [column[position] for position in positions] for name, column in columns.items()}
+
+
+def _mask(sample: Sample) -> torch.Tensor:
+    return torch.ones(sample.response_length) if sample.loss_mask is None else _float32(sample.loss_mask)
+
+
+def _float32(numbers: Any) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float32)

@@ -1,0 +1,49 @@
+"""What the ranks do in the tests with peers: functions named ``tests.runtime.rank_tasks:...``."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+
+from relax.backends.megatron.parallel import parallel
+from tests.runtime.small_run import SmallRun, arguments
+
+
+def one_rollout(algorithm: str) -> dict[str, Any]:
+    """Trains on this rank's part of one rollout that all ranks sample alike."""
+    warnings.simplefilter("ignore")  # megatron's, on every forward pass
+    data = parallel().data
+    run = SmallRun(arguments(algorithm))
+    samples = run.sample()
+    own = run.train(samples, rank=data.rank, size=data.size)
+    return {
+        "rollout": [list(sample.tokens) for sample in samples],
+        "indices": own["indices"],
+        "advantages": [tokens.numpy().tobytes() for tokens in own["advantages"]],
+        "metrics": [update.metrics for update in run.updates],
+        "norms": [update.grad_norm for update in run.updates],
+        "samples": [update.samples for update in run.updates],
+        "bits": run.bits(),
+    }
+
+
+def broken_rollout(rank: int) -> str:
+    """Rank ``rank`` has an advantage too many in its second optimizer step; how every rank's run ended."""
+    data = parallel().data
+    run = SmallRun(arguments("gdpo"))
+    samples = run.sample()
+    if data.rank == rank:
+        samples[-1].loss_mask = [1] * (samples[-1].response_length + 1)
+    try:
+        run.train(samples, rank=data.rank, size=data.size)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no failure"
+
+
+def flattened(bits: dict[str, bytes]) -> torch.Tensor:
+    """Weights of `SmallRun.bits` as one float64 vector, moments left out."""
+    weights = [data for name, data in bits.items() if "exp_avg" not in name]
+    return torch.cat([torch.frombuffer(bytearray(data), dtype=torch.float32) for data in weights]).double()
