@@ -23,3 +23,4 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
 torch.set_num_threads(1)
+os.environ.pop("GITHUB_STEP_SUMMARY", None)  # the reports of tests are no news

@@ -26,11 +26,15 @@ def add_device_command(subparsers: Any) -> argparse.ArgumentParser:
 
 
 def _device(options: argparse.Namespace) -> int:
-    from verification.cli import UsageError, chosen, write_json
+    from verification.cli import UsageError, chosen
     from verification.devices.check import run_device_check
     from verification.devices.device import NoSuchDevice, device_named
     from verification.devices.plan import on_a_device
+    from verification.devices.subject import OnDevice
+    from verification.examine import LIVE, subject_named
     from verification.report.as_json import as_json
+    from verification.report.check_document import check_document
+    from verification.report.outputs import alone, write_reports
     from verification.report.terminal import print_report, progress_bar
 
     try:
@@ -40,10 +44,14 @@ def _device(options: argparse.Namespace) -> int:
     cases = on_a_device(chosen(options)[0])
     if not cases:
         raise UsageError("none of the chosen cases has tensors to put on a device")
-    alone = options.json == "-"
-    with progress_bar(f"checking on {device.name}", quiet=options.quiet or alone) as progress:
+    with progress_bar(f"checking on {device.name}", quiet=options.quiet or alone(options)) as progress:
         report = run_device_check(device, cases, progress)
-    write_json(options, lambda: as_json(report))
-    if not alone:
+    run = OnDevice(subject_named(LIVE), device).run
+    write_reports(
+        options,
+        lambda: check_document(report, cases, run, f"device {device.name}"),
+        lambda: as_json(report),
+    )
+    if not alone(options):
         print_report(report, sys.stdout, quiet=options.quiet)
     return report.exit_code

@@ -69,38 +69,47 @@ def chosen(options: argparse.Namespace) -> list[RankCase]:
 
 
 def _run(options: argparse.Namespace, cases: list[RankCase]) -> int:
-    from verification.cli import write_json
-    from verification.ranks.report import report_as_dict, sheets
+    from verification.ranks.report import rank_document, report_as_dict, sheets
     from verification.ranks.run import run_rank_cases
     from verification.report.as_json import strict_json
+    from verification.report.outputs import alone, write_reports
     from verification.report.terminal import print_report, progress_bar
 
-    alone = options.json == "-"
-    with progress_bar("running on ranks", quiet=options.quiet or alone) as progress:
+    with progress_bar("running on ranks", quiet=options.quiet or alone(options)) as progress:
         report = run_rank_cases(cases, jobs=options.jobs, progress=progress)
-    write_json(options, lambda: strict_json(report_as_dict(report)))
-    if not alone:
+    write_reports(options, lambda: rank_document(report, cases), lambda: strict_json(report_as_dict(report)))
+    if not alone(options):
         print_report(report, sys.stdout, quiet=options.quiet, tables=sheets(report))
     return report.exit_code
 
 
-def explain_rank_case(name: str) -> int:
-    """Runs one rank case and prints all there is to see; the exit status of the verb ``explain``."""
+def explain_rank_case(options: argparse.Namespace) -> int:
+    """Runs one rank case and shows all there is to see; the exit status of the verb ``explain``."""
     from verification.cli import UsageError
+    from verification.explaining.text import lines
     from verification.ranks.cases import rank_cases
-    from verification.ranks.explain import explain
+    from verification.ranks.explain import as_dict, document_of, sheets
     from verification.ranks.judge import judge_run
     from verification.ranks.pool import RankPool
     from verification.ranks.reference import reference
     from verification.ranks.run import run_case
+    from verification.report.as_json import strict_json
+    from verification.report.outputs import alone, write_reports
     from verification.selection import closest
 
+    if options.subject:
+        raise UsageError("a rank case runs the working tree on its ranks: it takes no --subject")
     cases = {case.id: case for case in rank_cases()}
-    if name not in cases:
-        raise UsageError(f"no rank case {name!r}; closest: {', '.join(closest(name, list(cases)))}")
+    if options.case not in cases:
+        raise UsageError(f"no rank case {options.case!r}; closest: {', '.join(closest(options.case, list(cases)))}")
     _require_megatron()
+    case = cases[options.case]
     with RankPool() as pool:
-        run = run_case(cases[name], pool)
-    judged = judge_run(cases[name], run, lambda: reference(cases[name]))
-    sys.stdout.writelines(f"{line}\n" for line in explain(cases[name], run, judged))
-    return int(any(not one.agrees for one in judged.comparisons))
+        run = run_case(case, pool)
+    judged = judge_run(case, run, lambda: reference(case))
+    document = document_of(case, run, judged)
+    write_reports(options, lambda: document, lambda: strict_json(as_dict(case, run, judged)))
+    if not alone(options):
+        sys.stdout.writelines(f"{line}\n" for line in lines(sheets(case, run, judged)))
+        sys.stdout.write(f"\n{document.verdict}\n")
+    return document.exit_code

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 
+from verification.check import environment
 from verification.ranks.cases import NORMALIZED, RankCase
 from verification.ranks.findings import Judged
 from verification.ranks.judge import judge_run
@@ -55,6 +56,7 @@ def run_rank_cases(
         formulas=merge_measured(judged.measured),
         worlds=sum(pool.started for pool in work.pools),
         ended=work.ended,
+        environment=environment(),
         elapsed=time.monotonic() - started,
     )
 

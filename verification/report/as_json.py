@@ -20,8 +20,8 @@ def strict_json(value: Any) -> str:
     return json.dumps(_finite(value), indent=2, allow_nan=False) + "\n"
 
 
-def report_as_dict(report: Report) -> dict[str, Any]:
-    """What the JSON holds: agreeing comparisons as counts, everything else in full."""
+def report_as_dict(report: Report, **more: Any) -> dict[str, Any]:
+    """What the JSON holds: agreeing comparisons as counts, everything else in full; ``more`` before the findings."""
     return {
         "verdict": report.verdict,
         "no_verdict": report.no_verdict or None,
@@ -42,6 +42,7 @@ def report_as_dict(report: Report) -> dict[str, Any]:
         "known_weaknesses": [asdict(weakness) for weakness in report.weaknesses],
         "environment": dict(report.environment),
         "elapsed_s": round(report.elapsed, 3),
+        **more,
         "differences": [asdict(difference) for difference in report.differences],
         "problems": [asdict(problem) for problem in report.problems],
     }

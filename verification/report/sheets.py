@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from verification.report.summary import Report
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """One table. ``words`` are the columns that hold words and are set flush left; the rest are numbers."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: tuple[int, ...] = (0, 1)
+from verification.report.document import Sheet
+from verification.report.summary import Measured, Report, Tally
 
 
 def sheets(report: Report) -> list[Sheet]:
     """The tables that have something to show, in reading order."""
-    made = [_stages(report), _judges(report), _formulas(report), _weaknesses(report), _facts(report)]
+    return [sheet for sheet in (*findings_sheets(report), Sheet("run", ("", ""), facts(report))) if sheet.rows]
+
+
+def findings_sheets(report: Report) -> list[Sheet]:
+    """Those on what was found; how and where the run went is left to ``facts``."""
+    made = [
+        stage_sheet(
+            report,
+            [((row.stage, row.algorithm), row) for row in report.rows()],
+            "stages",
+            "algorithm",
+            "largest ulps in bits",
+        ),
+        _judges(report),
+        formula_sheet(report.formulas),
+        _weaknesses(report),
+    ]
     return [sheet for sheet in made if sheet.rows]
 
 
-def _stages(report: Report) -> Sheet:
-    rows = report.rows()
+def stage_sheet(
+    report: Report, rows: Sequence[tuple[tuple[str, str], Tally]], title: str, part: str, distance: str
+) -> Sheet:
+    """Counts by stage and ``part``, and their total; ``distance`` says what the largest ulps lie between."""
     cells = [
-        (row.stage, row.algorithm, str(row.cases), str(row.comparisons), str(row.differences), ulps(row.ulps))
-        for row in rows
+        (*names, str(row.cases), str(row.comparisons), str(row.differences), ulps(row.ulps)) for names, row in rows
     ]
+    largest = max((row.ulps for _, row in rows if row.ulps is not None), default=None)
     comparisons, differences = len(report.comparisons), len(report.differences)
-    largest = max((row.ulps for row in rows if row.ulps is not None), default=None)
     total = ("total", "", str(report.cases), str(comparisons), str(differences), ulps(largest))
-    columns = ("stage", "algorithm", "cases", "comparisons", "differences", "largest ulps in bits")
-    return Sheet("stages", columns, (*cells, total))
+    columns = ("stage", part, "cases", "comparisons", "differences", distance)
+    return Sheet(title, columns, (*cells, total))
 
 
 def _judges(report: Report) -> Sheet:
@@ -42,7 +49,15 @@ def _judges(report: Report) -> Sheet:
     return Sheet("judges", ("judge", "against", "comparisons", "differences"), rows)
 
 
-def _formulas(report: Report) -> Sheet:
+def formula_sheet(
+    formulas: Sequence[Measured],
+    title: str = "distance to the exact value",
+    first: str = "formula",
+    reasons: Mapping[str, str] | None = None,
+) -> Sheet:
+    """The largest distance of each formula beside its bound, with the bounds' ``reasons`` where they are given."""
+    because = [] if reasons is None else ["reason"]
+    columns = (first, "comparisons", "elements", "not judged", "largest ulps", "bound", *because, "seen at")
     rows = tuple(
         (
             one.formula,
@@ -51,12 +66,12 @@ def _formulas(report: Report) -> Sheet:
             str(one.unjudged),
             ulps(one.ulps),
             ulps(one.bound),
+            *(() if reasons is None else (reasons[one.formula],)),
             one.case,
         )
-        for one in report.formulas
+        for one in formulas
     )
-    columns = ("formula", "comparisons", "elements", "not judged", "largest ulps", "bound", "seen at")
-    return Sheet("distance to the exact value", columns, rows, words=(0, 6))
+    return Sheet(title, columns, rows, words=(0, *range(6, len(columns))))
 
 
 def _weaknesses(report: Report) -> Sheet:
@@ -65,15 +80,16 @@ def _weaknesses(report: Report) -> Sheet:
     return Sheet("known weaknesses", columns, rows, words=(0, 2, 3))
 
 
-def _facts(report: Report) -> Sheet:
+def facts(report: Report) -> tuple[tuple[str, str], ...]:
+    """How and where the run went, as names and values."""
     goldens = ", ".join(f"{count} {name}" for name, count in sorted(report.goldens.items())) or "none asked for"
     rows = [("goldens", goldens)]
     if report.absent:
         rows.append(("not there", ", ".join(f"{name}: {count} cases" for name, count in sorted(report.absent.items()))))
     rows += [("exact engine", line) for line in fallback_lines(report.counters)]
-    rows += [(name, value) for name, value in report.environment.items()]
+    rows += report.environment.items()
     rows.append(("elapsed", f"{report.elapsed:.1f} s"))
-    return Sheet("run", ("", ""), tuple(rows))
+    return tuple(rows)
 
 
 def fallback_lines(counters: Mapping[str, int]) -> list[str]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from verification.judges.comparison import Comparison
 from verification.weaknesses import Shown
 
 EQUIVALENT = "VERDICT equivalent"
+TENTHS = 10
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Measured:
     """The largest distance to the exact value that one formula showed, against its stated bound.
 
     ``unjudged`` of the ``elements`` have no value to be held to: a non-finite input, an intermediate beyond float32, a
-    variance whose digits are lost.
+    variance whose digits are lost. ``shares`` counts the comparisons by their distance as a share of the bound: exactly
+    0, up to each tenth of the bound, beyond it.
     """
 
     formula: str
@@ -36,18 +39,56 @@ class Measured:
     case: str = ""
     elements: int = 0
     unjudged: int = 0
+    shares: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.shares:
+            object.__setattr__(self, "shares", _share(self.ulps, self.bound))
+
+
+def _share(ulps: float, bound: float) -> tuple[int, ...]:
+    """One comparison among the bins."""
+    place = 0 if ulps == 0 else TENTHS + 1 if ulps > bound else max(1, math.ceil(TENTHS * ulps / bound))
+    return tuple(int(place == index) for index in range(TENTHS + 2))
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table by stage and algorithm."""
+class Tally:
+    """Some comparisons, counted. ``ulps`` is the largest distance between bits, None where none was measured."""
 
-    stage: str
-    algorithm: str
     cases: int
     comparisons: int
     differences: int
     ulps: float | None
+
+
+def tallied(
+    comparisons: Iterable[Comparison], key: Callable[[Comparison], tuple[str, str]]
+) -> list[tuple[tuple[str, str], Tally]]:
+    """The comparisons counted by ``key``, sorted by it."""
+    groups: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+    for comparison in comparisons:
+        groups[key(comparison)].append(comparison)
+    return [
+        (
+            name,
+            Tally(
+                len({comparison.case for comparison in found}),
+                len(found),
+                sum(not comparison.agrees for comparison in found),
+                _largest(comparison.ulps for comparison in found if comparison.judge != "rounding"),
+            ),
+        )
+        for name, found in sorted(groups.items())
+    ]
+
+
+@dataclass(frozen=True)
+class Row(Tally):
+    """One line of the table by stage and algorithm."""
+
+    stage: str
+    algorithm: str
 
 
 @dataclass(frozen=True)
@@ -107,21 +148,13 @@ class Report:
 
     def rows(self) -> list[Row]:
         """By stage and algorithm, sorted. Dispatch parity stands apart: its cases are combinations of switches."""
-        groups: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
-        for comparison in self.comparisons:
+
+        def key(comparison: Comparison) -> tuple[str, str]:
             stage = "dispatch parity" if comparison.judge == "parity" else comparison.stage
-            groups[stage, comparison.algorithm or "-"].append(comparison)
-        return [
-            Row(
-                stage,
-                algorithm,
-                len({comparison.case for comparison in found}),
-                len(found),
-                sum(not comparison.agrees for comparison in found),
-                _largest(comparison.ulps for comparison in found if comparison.judge != "rounding"),
-            )
-            for (stage, algorithm), found in sorted(groups.items())
-        ]
+            return stage, comparison.algorithm or "-"
+
+        found = tallied(self.comparisons, key)
+        return [Row(**vars(tally), stage=stage, algorithm=algorithm) for (stage, algorithm), tally in found]
 
     def by_judge(self) -> list[tuple[str, str, int, int]]:
         """(judge, against, comparisons, differences); the transformations of the invariance judge count as one."""
@@ -152,5 +185,6 @@ def merge_measured(found: Iterable[Measured]) -> tuple[Measured, ...]:
             comparisons=seen.comparisons + one.comparisons,
             elements=seen.elements + one.elements,
             unjudged=seen.unjudged + one.unjudged,
+            shares=tuple(map(sum, zip(seen.shares, one.shares, strict=True))),
         )
     return tuple(largest[name] for name in sorted(largest))

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
 from verification.judges.comparison import Comparison
-from verification.report.sheets import Sheet, sheets
+from verification.report.document import Sheet
+from verification.report.sheets import sheets
 from verification.report.summary import Problem, Report
 
 if TYPE_CHECKING:
@@ -24,34 +25,47 @@ def print_report(report: Report, out: IO[str], *, quiet: bool = False, tables: S
 
     ``tables``: those of a check, unless others are given.
     """
-    console = None if os.environ.get("NO_COLOR") else _console(out)
     if not quiet:
-        for sheet in sheets(report) if tables is None else tables:
-            if console is None:
-                out.write(plain(sheet) + "\n")
-            else:
-                console.print(_rich_table(sheet))
+        print_sheets(sheets(report) if tables is None else tables, out)
         for line in difference_lines(report.differences):
             out.write(f"{line}\n")
     for line in problem_lines(report.problems):
         out.write(f"{line}\n")
     if report.not_there and report.comparisons:
         out.write(f"not there in {report.subject}, so not judged: {report.not_there} of {report.cases} cases\n")
-    verdict = report.verdict or f"NO VERDICT: {report.no_verdict}"
+    print_verdict(report.verdict or f"NO VERDICT: {report.no_verdict}", out, holds=report.exit_code == 0)
+
+
+def print_sheets(tables: Sequence[Sheet], out: IO[str]) -> None:
+    """Tables in colour on a terminal, else in plain text."""
+    console = None if os.environ.get("NO_COLOR") else _console(out)
+    for sheet in tables:
+        if console is None:
+            out.write(plain(sheet) + "\n")
+        else:
+            console.print(_rich_table(sheet))
+
+
+def print_verdict(verdict: str, out: IO[str], *, holds: bool) -> None:
+    """The last line."""
+    console = None if os.environ.get("NO_COLOR") else _console(out)
     if console is None:
         out.write(f"{verdict}\n")
     else:
-        console.print(verdict, style="bold green" if report.exit_code == 0 else "bold red", highlight=False)
+        console.print(verdict, style="bold green" if holds else "bold red", highlight=False)
     out.flush()
 
 
 def difference_lines(differences: tuple[Comparison, ...]) -> list[str]:
-    """The first few differences, each with what to type to see it whole."""
-    lines = []
+    """The first few differences, and what to type to see one whole. What is the same on every case is said once."""
+    lines, told = [], set()
     for one in differences[:SHOWN]:
         distance = "" if one.ulps is None else f" ({one.ulps:g} ulps)"
         lines.append(f"DIFFERENT {one.case}: {one.judge} against {one.against}: {one.what}{distance}")
-        lines.append(f"    {one.detail}")
+        about_any = one.detail.replace(one.case, "CASE")
+        if about_any not in told:
+            told.add(about_any)
+            lines.append(f"    {one.detail}")
     whole = next((one.case for one in differences if one.judge not in ("parity", "lock")), None)
     if whole is not None:
         lines.append(f"    see one whole: relax-verify explain '{whole}'")
@@ -125,12 +139,8 @@ def _rich_table(sheet: Sheet):
 
 def print_conformance(found: Conformance, out: IO[str], *, quiet: bool = False) -> None:
     """The table by stage and algorithm, what is wrong or of another dialect, and one line that says it all."""
-    console = None if os.environ.get("NO_COLOR") else _console(out)
     if not quiet:
-        if console is None:
-            out.write(plain(found.sheet()) + "\n")
-        else:
-            console.print(_rich_table(found.sheet()))
+        print_sheets([found.sheet()], out)
         notable = [one for one in found.findings if one.finding in ("wrong", "dialect")]
         for one in sorted(notable, key=lambda one: one.finding != "wrong")[:SHOWN]:
             out.write(f"{one.finding.upper()} {one.case}\n    {one.detail}\n")

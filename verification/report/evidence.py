@@ -1,0 +1,50 @@
+"""What a page shows beside a difference: the case laid open, and where the goldens that it was held to come from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from verification.cases.case import Case
+from verification.examine import FROZEN, subject_named
+from verification.explaining.explanation import GOLDEN, NOT_THERE, Explanation, Side
+from verification.explaining.inputs import case_sheets
+from verification.explaining.recorded import recorded
+from verification.explaining.tables import sheets
+from verification.goldens import provenance
+from verification.goldens.compare import default_store
+from verification.oracle import evaluate
+from verification.report.document import Sheet
+from verification.subjects.outcome import Outcome
+
+EVERYWHERE = "any"
+SHORT = 12  # digits of a hash
+
+
+def evidence(case: Case, subject: str, run: Callable[[Case], Outcome | None]) -> tuple[Sheet, ...]:
+    """What the subject, the frozen copies, the golden and exact arithmetic make of it in bits, and the input."""
+    golden = recorded(case)
+    sides = [Side(subject, run(case), NOT_THERE)]
+    if subject != FROZEN:
+        sides.append(Side(FROZEN, subject_named(FROZEN).run(case), NOT_THERE))
+    sides.append(Side(GOLDEN, golden.outcome, golden.why))
+    laid_open = Explanation(case, tuple(sides), evaluate(case) or {}, golden, judged={})
+    made = [sheet for sheet in sheets(laid_open) if sheet.rows and sheet.title != "run it again"]
+    about = len(case_sheets(case))  # they stand in front, and are long
+    return (*made[about:], *made[:about])
+
+
+def recordings(cases: Sequence[Case], platform: str) -> Sheet:
+    """Where the goldens of these cases come from, one line a recording."""
+    root = default_store().root
+    counts: Counter[provenance.Recording] = Counter()
+    for stage, algorithm in {(case.stage, case.algorithm) for case in cases}:
+        for key in (EVERYWHERE, platform):
+            for recording, goldens in provenance.read(root / stage / algorithm / key).items():
+                counts[recording] += len(goldens)
+    rows = tuple(
+        (one.baseline[:SHORT], one.relax_tree[:SHORT], one.platform, one.torch, str(count), one.command)
+        for one, count in sorted(counts.items())
+    )
+    columns = ("baseline", "tree of relax/", "platform", "torch", "goldens", "command")
+    return Sheet("provenance of the goldens", columns, rows, words=(0, 1, 2, 3, 5))
