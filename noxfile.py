@@ -1,12 +1,14 @@
 """The sessions of this project. ``nox`` alone runs the default ones; ``nox -l`` lists them all.
 
 Environments are reused, and installed anew only when what they are made from has changed, so that a second run needs
-no network. Arguments after ``--`` go to the command of the session.
+no network. Arguments after ``--`` go to the command of the session. Where ``RELAX_VERIFY_REPORTS`` names a folder, what
+the sessions find is written there too, as HTML, JSON and JUnit.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 from pathlib import Path
 
@@ -21,6 +23,8 @@ nox.options.error_on_external_run = True
 ROOT = Path(__file__).parent
 ABSENT = ("ray", "transfer_queue", "tensordict", "megatron")
 TESTS = ("tests/relax", "tests/verification", "tests/meta")
+ALL = ("json", "html", "junit")
+CAPABILITIES = ("default", "avx2", "avx512")  # of the CPU, each with the instructions of those before it
 
 
 def install(session: nox.Session, extra: str) -> None:
@@ -35,16 +39,41 @@ def install(session: nox.Session, extra: str) -> None:
     stamp.write_text(made_from)
 
 
+def reports(name: str, *kinds: str) -> list[str]:
+    """Options for the reports of a command, of these kinds, where the environment names a folder for them."""
+    folder = os.environ.get("RELAX_VERIFY_REPORTS")
+    if not folder:
+        return []
+    (ROOT / folder).mkdir(parents=True, exist_ok=True)
+    return [f"--{kind}={ROOT / folder / name}.{'xml' if kind.startswith('junit') else kind}" for kind in kinds]
+
+
+def run_tests(session: nox.Session, *arguments: str) -> None:
+    """pytest; the verdicts that tests ask for are no part of the summary of a CI step."""
+    session.run("pytest", *arguments, *reports("tests", "junit-xml"), env={"GITHUB_STEP_SUMMARY": None})
+
+
+def require_capability(session: nox.Session) -> None:
+    """Skips where ATEN_CPU_CAPABILITY asks for instructions that this CPU lacks: torch would use them and be killed."""
+    ask = "import torch; print('offers:', torch.backends.cpu.get_cpu_capability().lower())"
+    answer = session.run("python", "-c", ask, silent=True, env={"ATEN_CPU_CAPABILITY": None})
+    offered, wanted = str(answer).rpartition("offers:")[2].strip(), os.environ.get("ATEN_CPU_CAPABILITY", "")
+    rank = {name: place for place, name in enumerate(CAPABILITIES)}  # what is not among them has nothing of x86
+    if rank.get(wanted, 0) > rank.get(offered, 0):
+        session.skip(f"ATEN_CPU_CAPABILITY is {wanted}, and this CPU offers {offered}")
+
+
 @nox.session(tags=["check"])
 def cpu(session: nox.Session) -> None:
     """The verdict and every test that needs only torch, in an environment without ray and megatron."""
     install(session, "verify")
+    require_capability(session)
     absent = f"import importlib.util, sys; sys.exit([m for m in {ABSENT} if importlib.util.find_spec(m)] or None)"
     session.run("python", "-c", absent)
     try:
-        session.run("relax-verify", "check")
+        session.run("relax-verify", "check", *reports("check", *ALL))
     finally:  # a verdict of "different" is no reason to keep the tests' findings back
-        session.run("pytest", *TESTS, *session.posargs)
+        run_tests(session, *TESTS, *session.posargs)
 
 
 @nox.session(tags=["check"])
@@ -52,9 +81,9 @@ def distributed(session: nox.Session) -> None:
     """The corpus on real ranks over gloo, and every test that starts them; arguments go to pytest."""
     install(session, "verify,megatron")
     try:
-        session.run("relax-verify", "ranks", "--jobs", "2")
+        session.run("relax-verify", "ranks", "--jobs", "2", *reports("ranks", *ALL))
     finally:
-        session.run("pytest", "-n", "2", "tests/distributed", *session.posargs)
+        run_tests(session, "-n", "2", "tests/distributed", *session.posargs)
 
 
 @nox.session(tags=["device"], default=False)
@@ -64,18 +93,32 @@ def gpu(session: nox.Session) -> None:
     ask = "from verification.devices.device import why_no_gpu; print('reason:', why_no_gpu())"
     reason = str(session.run("python", "-c", ask, silent=True)).rpartition("reason:")[2].strip()
     try:
-        session.run("relax-verify", "device", "pretend" if reason else "cuda")
+        session.run("relax-verify", "device", "pretend" if reason else "cuda", *reports("device", *ALL))
     finally:
-        session.run("pytest", "tests/gpu", "-rs", *session.posargs)
+        run_tests(session, "tests/gpu", "-rs", *session.posargs)
     if reason:
         session.skip(reason)
+
+
+@nox.session(tags=["check"], default=False)
+def runtime(session: nox.Session) -> None:
+    """Training end to end in one process and over ranks: model, sampling, optimizer steps, checkpoints."""
+    install(session, "verify,megatron,runtime")
+    run_tests(session, "tests/runtime", *session.posargs)
+
+
+@nox.session(tags=["check"], default=False)
+def request(session: nox.Session) -> None:
+    """Whether a change states its differences: each with its golden, in the same commits. nox -s request -- main."""
+    install(session, "verify")
+    session.run("relax-verify", "request", *session.posargs, *reports("request", *ALL))
 
 
 @nox.session(tags=["check"], default=False)
 def tests(session: nox.Session) -> None:
     """pytest with your arguments, all tests without any: nox -s tests -- tests/relax -k gdpo."""
     install(session, "verify,megatron")
-    session.run("pytest", *session.posargs)
+    run_tests(session, *session.posargs)
 
 
 @nox.session(tags=["style"], default=False)
@@ -98,14 +141,14 @@ def types(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """The performance table, ratios taken in one run."""
     install(session, "verify")
-    session.run("relax-verify", "bench", *session.posargs)
+    session.run("relax-verify", "bench", *session.posargs, *reports("bench", "json"))
 
 
 @nox.session(tags=["measure"], default=False)
 def mutants(session: nox.Session) -> None:
     """Wrong code on purpose, which must be noticed; with your arguments: nox -s mutants -- --name 'gae-*'."""
     install(session, "verify,megatron")
-    session.run("relax-verify", "mutants", *(session.posargs or ("--jobs", "2")))
+    session.run("relax-verify", "mutants", *(session.posargs or ("--jobs", "2")), *reports("mutants", "json"))
 
 
 @nox.session(tags=["record"], default=False)
@@ -113,7 +156,8 @@ def golden(session: nox.Session) -> None:
     """The golden command with your arguments; without any, records HEAD into staging and shows what would change."""
     install(session, "verify")
     if session.posargs:
-        session.run("relax-verify", "golden", *session.posargs)
+        written = reports("golden", *ALL) if session.posargs[0] == "verify" else []
+        session.run("relax-verify", "golden", *session.posargs, *written)
         return
     session.run("relax-verify", "golden", "regen", "--baseline", "HEAD")
     session.run("relax-verify", "golden", "diff", success_codes=[0, 1])

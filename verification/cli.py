@@ -6,22 +6,37 @@ Nothing here imports torch before a verb needs it.
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from verification.bench.cli import add_bench_command
 from verification.devices.cli import add_device_command
+from verification.diff.cli import add_diff_command
+from verification.explaining.command import add_explain_commands
 from verification.goldens.cli import add_golden_commands
 from verification.mutants.cli import add_mutants_command
 from verification.ranks.cli import add_ranks_command
+from verification.report.outputs import (
+    OutputError,
+    add_json,
+    add_reports,
+    alone,
+    check_targets,
+    write_json,
+    write_reports,
+)
+from verification.request.command import add_request_command
 
 if TYPE_CHECKING:
     from verification.cases.case import Case
 
 HOLDS, DIFFERS, CANNOT_SAY = 0, 1, 2
+SUBJECTS = "live (default), frozen, revision:SHA, checkout:PATH, module:Class or an entry point"
+READER_LEFT = 128 + 13  # what a shell shows of a program that SIGPIPE ended
 EXIT_STATUS = (
     "Exit status: 0 equivalent; 1 different, whether or not the harness had problems besides; 2 no verdict: nothing "
     "differed but a part of the harness failed, or nothing was compared, or what was asked cannot be done."
@@ -37,13 +52,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     options = parser.parse_args(argv)
     try:
-        return options.run(options)
-    except UsageError as error:
+        check_targets(options)
+        status = options.run(options)
+        sys.stdout.flush()
+        return status
+    except (UsageError, OutputError) as error:
         sys.stderr.write(f"relax-verify {options.verb}: {error}\n")
         return CANNOT_SAY
     except BrokenPipeError:  # the reader (head, less) has seen enough
-        sys.stderr.close()
-        return CANNOT_SAY
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
+        return READER_LEFT
     except KeyboardInterrupt:
         sys.stderr.write("relax-verify: interrupted, no verdict\n")
         return CANNOT_SAY
@@ -62,31 +80,28 @@ def build_parser() -> argparse.ArgumentParser:
     told = "all judges on the working tree; the last line is the verdict"
     check = verbs.add_parser("check", help=told, description=f"{told.capitalize()}.", epilog=EXIT_STATUS)
     _add_filters(check)
-    check.add_argument("--subject", default="live", help="live (default), frozen, module:Class or an entry point")
+    check.add_argument("--subject", default="live", help=SUBJECTS)
     check.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: one a core, at most two)")
-    _add_output(check)
+    add_reports(check)
+    _add_quiet(check)
     check.set_defaults(run=_check)
     listed = verbs.add_parser("list", help="the cases there are, one id a line")
     _add_filters(listed)
-    _add_json(listed)
+    add_json(listed)
     listed.set_defaults(run=_list)
-    show = verbs.add_parser("show", help="the input of one case")
-    show.add_argument("case", metavar="CASE")
-    _add_json(show)
-    show.set_defaults(run=_show)
-    explain = verbs.add_parser("explain", help="one case: input, every subject's result in bits, where they part")
-    explain.add_argument("case", metavar="CASE", help="an id of `list`, or of `ranks --list`")
-    explain.add_argument("--subject", default="live", help="the subject to explain (default: live)")
-    explain.set_defaults(run=_explain)
+    add_explain_commands(verbs)
     conform = verbs.add_parser("conform", help="another implementation against the corpus and the exact values")
     conform.add_argument("subject", metavar="SUBJECT", help="module:Class, or an entry point")
     _add_filters(conform)
-    _add_output(conform)
+    add_json(conform)
+    _add_quiet(conform)
     conform.set_defaults(run=_conform)
-    for verb in (add_ranks_command(verbs), add_device_command(verbs)):
+    for verb in (add_diff_command(verbs), add_ranks_command(verbs), add_device_command(verbs)):
         _add_filters(verb)
-        _add_output(verb)
+        add_reports(verb)
+        _add_quiet(verb)
     add_golden_commands(verbs)
+    add_request_command(verbs)
     add_mutants_command(verbs)
     add_bench_command(verbs)
     return parser
@@ -99,15 +114,8 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    _add_json(parser)
+def _add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress, no tables: the verdict only")
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--json", nargs="?", const="-", metavar="FILE", help="JSON to FILE beside the text, or alone to standard output"
-    )
 
 
 def _positive(text: str) -> int:
@@ -120,17 +128,21 @@ def _positive(text: str) -> int:
 def _check(options: argparse.Namespace) -> int:
     cases, whole = chosen(options)
     from verification.check import CheckInterrupted, run_check
+    from verification.examine import LIVE, subject_named
     from verification.report.as_json import as_json
+    from verification.report.check_document import check_document
     from verification.report.terminal import print_report, progress_bar
 
-    quiet = options.quiet or options.json == "-"
+    quiet = options.quiet or alone(options)
     with progress_bar(f"checking {options.subject}", quiet=quiet) as progress:
         try:
             report = run_check(cases, subject=options.subject, jobs=options.jobs, whole=whole, progress=progress)
         except (ValueError, CheckInterrupted) as error:
             raise UsageError(str(error)) from error
-    write_json(options, lambda: as_json(report))
-    if options.json != "-":
+    verb = "check" if options.subject == LIVE else shlex.join(["check", "--subject", options.subject])
+    run = subject_named(options.subject).run
+    write_reports(options, lambda: check_document(report, cases, run, verb), lambda: as_json(report))
+    if not alone(options):
         print_report(report, sys.stdout, quiet=options.quiet)
     return report.exit_code
 
@@ -142,54 +154,11 @@ def _list(options: argparse.Namespace) -> int:
 
         listed = [{"id": case.id, "note": case.note, "malformed": case.error is not None} for case in cases]
         write_json(options, lambda: json.dumps(listed, indent=2) + "\n")
-    if options.json != "-":
+    if not alone(options):
         for case in cases:
             sys.stdout.write(f"{case.id}\n")
         sys.stderr.write(f"{len(cases)} cases\n")
     return HOLDS
-
-
-def _show(options: argparse.Namespace) -> int:
-    case = _one_case(options.case)
-    from verification.explain import describe, describe_as_json
-
-    write_json(options, lambda: describe_as_json(case) + "\n")
-    if options.json != "-":
-        sys.stdout.writelines(f"{line}\n" for line in describe(case))
-    return HOLDS
-
-
-def _explain(options: argparse.Namespace) -> int:
-    if "@" in options.case:
-        from verification.ranks.cli import explain_rank_case
-
-        return explain_rank_case(options.case)
-    case = _one_case(options.case)
-    from verification.examine import examine, subject_named
-    from verification.explain import explain
-    from verification.goldens.compare import UNRECORDED, default_store
-    from verification.goldens.platform import platform_of
-    from verification.report.terminal import difference_lines, problem_lines
-
-    subject = _subject(options.subject)
-    outcomes: dict[str, Any] = {options.subject: subject.run(case), "frozen": subject_named("frozen").run(case)}
-    store, platform = default_store(), platform_of(case)
-    golden = store.read(case.id, platform)
-    missing = UNRECORDED if store.has_platform(platform) else "no golden here"
-    outcomes["golden"] = None if golden is None else golden.outcome
-    sys.stdout.writelines(f"{line}\n" for line in explain(case, outcomes))
-    where = store.path(case.id, platform) if golden else f"{missing} (platform {platform})"
-    sys.stdout.write(f"golden: {where}\n")
-    found = examine(case, options.subject)
-    differing = tuple(one for one in found.comparisons if not one.agrees)
-    sys.stdout.write(f"judges: {len(found.comparisons)} comparisons, {len(differing)} differences\n")
-    sys.stdout.writelines(f"{line}\n" for line in difference_lines(differing) + problem_lines(tuple(found.problems)))
-    if differing:
-        return DIFFERS
-    if found.comparisons and not found.problems:
-        return HOLDS
-    sys.stdout.write("no verdict: " + ("the harness failed" if found.problems else "nothing was compared") + "\n")
-    return CANNOT_SAY
 
 
 def _conform(options: argparse.Namespace) -> int:
@@ -202,11 +171,11 @@ def _conform(options: argparse.Namespace) -> int:
     from verification.report.terminal import print_conformance, progress_bar
 
     subject = _subject(options.subject)
-    with progress_bar(f"running {subject.name}", quiet=options.quiet or options.json == "-") as progress:
+    with progress_bar(f"running {subject.name}", quiet=options.quiet or alone(options)) as progress:
         found = conform(subject, cases, subject_named("live").run, progress)
     findings = [asdict(one) for one in found.findings]
     write_json(options, lambda: strict_json({"subject": found.subject, "findings": findings}))
-    if options.json != "-":
+    if not alone(options):
         print_conformance(found, sys.stdout, quiet=options.quiet)
     if not found.compared:
         raise UsageError(f"{options.subject} has none of the {len(cases)} chosen cases")
@@ -225,17 +194,6 @@ def chosen(options: argparse.Namespace) -> tuple[list[Case], bool]:
         raise UsageError(str(error)) from error
 
 
-def _one_case(name: str) -> Case:
-    from verification.cases import corpus
-    from verification.selection import closest
-
-    cases = {case.id: case for case in corpus()}
-    if name not in cases:
-        close = closest(name, list(cases))
-        raise UsageError(f"no case {name!r}" + (f"; closest: {', '.join(close)}" if close else ""))
-    return cases[name]
-
-
 def _subject(name: str) -> Any:
     from verification.examine import subject_named
 
@@ -243,16 +201,3 @@ def _subject(name: str) -> Any:
         return subject_named(name)
     except ValueError as error:
         raise UsageError(str(error)) from error
-
-
-def write_json(options: argparse.Namespace, text: Callable[[], str]) -> None:
-    """JSON where it was asked for: standard output for ``-``, else a file."""
-    if options.json is None:
-        return
-    if options.json == "-":
-        sys.stdout.write(text())
-        return
-    try:
-        Path(options.json).write_text(text(), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {options.json}: {error.strerror}") from error

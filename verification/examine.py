@@ -18,10 +18,13 @@ from verification.judges.rounding import judge_rounding
 from verification.oracle import evaluate
 from verification.oracle.routes import ROUTES
 from verification.report.summary import Measured, Problem
+from verification.revisions.checkout import Checkout, CheckoutError
+from verification.revisions.source import source_named
 from verification.subjects.frozen import frozen_subject
 from verification.subjects.in_process import Implementation, load_subject
 from verification.subjects.live import live_subject
 from verification.subjects.outcome import Outcome
+from verification.subjects.process import ProcessSubject, SubjectFailed
 from verification.subjects.protocol import Subject
 
 LIVE = "live"
@@ -53,15 +56,24 @@ class Examined:
 
 @functools.lru_cache(maxsize=8)
 def subject_named(name: str) -> Subject:
-    """``live``, ``frozen``, ``module:Class`` or the name of an entry point."""
+    """``live``, ``frozen``, ``revision:SHA``, ``checkout:PATH``, ``module:Class`` or the name of an entry point.
+
+    What cannot be found, or does not start, is a ValueError that says why.
+    """
     if name == LIVE:
         return live_subject()
-    return frozen_subject() if name == FROZEN else load_subject(name)
+    if name == FROZEN:
+        return frozen_subject()
+    try:
+        source = source_named(name, Checkout.here())
+        return load_subject(name) if source is None else ProcessSubject(source).started()
+    except (CheckoutError, SubjectFailed) as error:
+        raise ValueError(f"subject {name!r}: {error}") from error
 
 
 def runner(subject: Subject) -> Callable[..., Outcome | None]:
     """``run(case, threads=1, watch=True)`` of a subject; one that knows neither runs as it always does."""
-    if isinstance(subject, Implementation):
+    if isinstance(subject, Implementation | ProcessSubject):
         return subject.run
     return lambda case, **_: subject.run(case)
 

@@ -11,7 +11,8 @@ from verification.mutants import MUTANTS
 from verification.mutants.campaign import judge_mutant, workspaces
 from verification.mutants.children import Children
 from verification.mutants.trial import try_out
-from verification.mutants.workspace import Workspace, checkout
+from verification.mutants.workspace import Workspace
+from verification.revisions.checkout import Checkout
 
 pytestmark = pytest.mark.usefixtures("megatron")
 
@@ -31,7 +32,7 @@ BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 def copy() -> Iterator[tuple[Workspace, Children]]:
     """A copy of the checkout in which code may be made wrong."""
     with ExitStack() as stack:
-        (workspace, *_), children = stack.enter_context(workspaces(checkout()))
+        (workspace, *_), children = stack.enter_context(workspaces(Checkout.here().root))
         yield workspace, children
 
 

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from verification.cases.case import Case
-from verification.goldens.checkout import Checkout
 from verification.goldens.compare import compare_with_golden, golden_of
 from verification.goldens.digest import corpus_digest, input_digest
 from verification.goldens.guard import WritePermit
 from verification.goldens.parse import GoldenFormatError
 from verification.goldens.platform import platform_key
 from verification.goldens.store import GoldenStore
+from verification.revisions.checkout import Checkout
 from verification.subjects.outcome import Failure, Outcome
 
 CASE = Case("advantage.normalize/grpo/one", "advantage.normalize", "grpo", {"advantages": [np.float32([0.5, 0.0])]})

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from verification.goldens.checkout import Checkout, CheckoutError
 from verification.goldens.guard import WriteRefused, permit
 from verification.goldens.snapshot import GoldenSnapshotExtension
+from verification.revisions.checkout import Checkout, CheckoutError
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,8 +19,9 @@ from verification.mutants import MUTANTS, Mutant, StaleMutant
 from verification.mutants import campaign as campaign_module
 from verification.mutants import workspace as workspace_module
 from verification.mutants.campaign import Result, UnfitCheckout, run_campaign
-from verification.mutants.workspace import Workspace, WorkspaceError, checkout
+from verification.mutants.workspace import Workspace, WorkspaceError
 from verification.ranks.cases import rank_cases
+from verification.revisions.checkout import Checkout
 
 # A check that judges one number: 1 is right, 2 differs, 3 says nothing, 4 hangs, 5 is 1 in other words, 6 is the
 # harness failing.
@@ -75,7 +76,7 @@ def nothing_left(source: Path) -> bool:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mutant_applies(mutant):
     """Each edit finds its text exactly once in the code as it is now, changes what the code does, and can be parsed."""
-    source = (checkout() / mutant.file).read_text(encoding="utf-8")
+    source = (Checkout.here().root / mutant.file).read_text(encoding="utf-8")
     edited = mutant.applied_to(source)
     assert ast.dump(ast.parse(edited)) != ast.dump(ast.parse(source))
 
@@ -94,7 +95,7 @@ def test_every_mutant_is_covered():
         for patterns, known in ((mutant.checks, ids), (mutant.ranks, on_ranks)):
             for pattern in patterns:
                 assert any(fnmatchcase(one, pattern) for one in known), (mutant.name, pattern)
-        assert all((checkout() / test).is_file() for test in mutant.tests), mutant.name
+        assert all((Checkout.here().root / test).is_file() for test in mutant.tests), mutant.name
 
 
 @pytest.mark.parametrize(("source", "count"), [("x = 2\n", "0 times"), ("a = 1\nb = 1\n", "2 times")])

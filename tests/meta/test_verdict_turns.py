@@ -10,7 +10,7 @@ import pytest
 from verification.mutants import MUTANTS, Mutant
 from verification.mutants.campaign import workspaces
 from verification.mutants.trial import try_out
-from verification.mutants.workspace import checkout
+from verification.revisions.checkout import Checkout
 
 # The judges that must differ, and no others. Goldens are left out: not every platform has them.
 NOTICED_BY = {
@@ -29,7 +29,7 @@ def named(name: str) -> Mutant:
 @pytest.fixture(scope="module")
 def copy():
     """A copy of the checkout, and the children that run in it."""
-    with workspaces(checkout()) as (copies, children):
+    with workspaces(Checkout.here().root) as (copies, children):
         yield copies[0], children
 
 

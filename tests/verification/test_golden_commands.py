@@ -17,11 +17,11 @@ from verification.cases.case import Case
 from verification.cli import main
 from verification.goldens import exchange, provenance
 from verification.goldens.changes import accept, by_stage, changes
-from verification.goldens.checkout import Checkout
 from verification.goldens.guard import WritePermit, permit
 from verification.goldens.platform import ANY, platform_key
 from verification.goldens.staging import RecordingError, drop, record, staged, staged_recording
 from verification.goldens.store import GoldenStore
+from verification.revisions.checkout import Checkout
 from verification.subjects.outcome import Failure, Outcome
 
 REDUCE = Case("loss.reduce/grpo/two", "loss.reduce", "grpo", {"values": [1.0, 2.0]})
@@ -265,7 +265,7 @@ import os, signal, sys
 from pathlib import Path
 from verification.goldens import exchange
 from verification.goldens.changes import accept
-from verification.goldens.checkout import Checkout
+from verification.revisions.checkout import Checkout
 from verification.goldens.guard import permit
 from verification.goldens.staging import staged, staged_recording
 

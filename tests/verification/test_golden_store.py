@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from verification.goldens import provenance
-from verification.goldens.checkout import Checkout
 from verification.goldens.guard import WritePermit
 from verification.goldens.parse import GoldenFormatError
 from verification.goldens.provenance import ProvenanceError, Recording
 from verification.goldens.store import GoldenStore, write_atomically
 from verification.goldens.text import Golden, render
+from verification.revisions.checkout import Checkout
 from verification.subjects.outcome import Outcome
 
 GOLDEN = Golden("loss.reduce/grpo/two", "any", "sha256:" + "0" * 64, Outcome(arrays={"loss": torch.tensor(0.75)}))

@@ -11,13 +11,13 @@ from verification.cases import corpus
 from verification.cases.case import Case
 from verification.goldens import platform, provenance
 from verification.goldens import snapshot as snapshot_module
-from verification.goldens.checkout import Checkout
 from verification.goldens.compare import default_store, golden_of
 from verification.goldens.digest import input_digest
 from verification.goldens.guard import WritePermit
 from verification.goldens.platform import ANY, holds_everywhere, platform_key, platform_of
 from verification.goldens.snapshot import GoldenSnapshotExtension
 from verification.goldens.store import GoldenStore
+from verification.revisions.checkout import Checkout
 from verification.subjects.live import live_subject
 
 MOST_BYTES = 15 * 2**20  # what the goldens may add to a checkout

@@ -39,10 +39,10 @@ def _guarded(command):
 
     def run(arguments: argparse.Namespace) -> int:
         from verification.devices.device import NoSuchDevice
-        from verification.goldens.checkout import CheckoutError
         from verification.goldens.parse import GoldenFormatError
         from verification.goldens.provenance import ProvenanceError
         from verification.goldens.staging import RecordingError
+        from verification.revisions.checkout import CheckoutError
 
         try:
             return command(arguments)
@@ -58,9 +58,9 @@ def _regen(arguments: argparse.Namespace) -> int:
     from verification.devices.device import recordable
     from verification.devices.plan import with_tensors
     from verification.devices.subject import OnDevice
-    from verification.goldens.checkout import Checkout
     from verification.goldens.guard import permit
     from verification.goldens.staging import record
+    from verification.revisions.checkout import Checkout
     from verification.subjects.live import live_subject
 
     device = None if arguments.device is None else recordable(arguments.device)
@@ -81,9 +81,9 @@ def _progress(done: int, total: int) -> None:
 
 def _diff(arguments: argparse.Namespace) -> int:
     from verification.goldens.changes import changes
-    from verification.goldens.checkout import Checkout
     from verification.goldens.compare import default_store
     from verification.goldens.staging import staged, staged_recording
+    from verification.revisions.checkout import Checkout
 
     checkout = Checkout.here()
     found = changes(default_store(), staged(checkout), staged_recording(checkout).platform)
@@ -98,9 +98,9 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 def _accept(arguments: argparse.Namespace) -> int:
     from verification.goldens.changes import accept
-    from verification.goldens.checkout import Checkout
     from verification.goldens.guard import permit
     from verification.goldens.staging import RecordingError, drop, staged, staged_recording
+    from verification.revisions.checkout import Checkout
 
     checkout = Checkout.here()
     store, recording = staged(checkout), staged_recording(checkout)
@@ -116,8 +116,8 @@ def _accept(arguments: argparse.Namespace) -> int:
 
 
 def _reject(arguments: argparse.Namespace) -> int:
-    from verification.goldens.checkout import Checkout
     from verification.goldens.staging import drop
+    from verification.revisions.checkout import Checkout
 
     print("dropped the staged recording" if drop(Checkout.here()) else "nothing was staged")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from verification.cases.case import Case
-from verification.goldens.checkout import Checkout
 from verification.goldens.digest import input_digest
 from verification.goldens.guard import COMMAND
 from verification.goldens.platform import platform_of
@@ -11,6 +10,7 @@ from verification.goldens.store import GoldenStore
 from verification.goldens.text import Golden, render
 from verification.judges.bits import judge_bits
 from verification.judges.comparison import Comparison
+from verification.revisions.checkout import Checkout
 from verification.subjects.outcome import Outcome
 
 AGAINST = "golden"

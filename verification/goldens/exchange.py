@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from verification.goldens.checkout import Checkout
 from verification.goldens.guard import WritePermit
+from verification.revisions.checkout import Checkout
 
 _NEXT, _PREVIOUS = "next", "previous"
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from verification.goldens.checkout import Checkout
+from verification.revisions.checkout import Checkout
 
 COMMAND = "relax-verify golden regen --baseline HEAD"
 _SHOWN = 5

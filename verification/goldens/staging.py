@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 
 from verification.cases.case import Case
-from verification.goldens.checkout import Checkout
 from verification.goldens.compare import golden_of
 from verification.goldens.digest import corpus_digest, defaults_digest
 from verification.goldens.exchange import staging_folder
@@ -22,6 +21,7 @@ from verification.goldens.provenance import Recording
 from verification.goldens.store import GoldenStore, write_atomically
 from verification.goldens.text import Golden
 from verification.judges.bits import judge_bits
+from verification.revisions.checkout import Checkout
 from verification.subjects.protocol import Subject
 
 _RECORDED, _UNFINISHED, _RECORDING = "recorded", "unfinished", "recording.json"

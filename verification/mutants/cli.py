@@ -27,7 +27,8 @@ def add_mutants_command(subparsers: Any) -> None:
 
 def _mutants(options: argparse.Namespace) -> int:
     from verification.mutants.campaign import SURVIVED, UnfitCheckout, run_campaign
-    from verification.mutants.workspace import WorkspaceError, checkout
+    from verification.mutants.workspace import WorkspaceError
+    from verification.revisions.checkout import Checkout
 
     chosen = _chosen(options.name)
     if not chosen:
@@ -39,7 +40,7 @@ def _mutants(options: argparse.Namespace) -> int:
             print(f"{mutant.name:<34} {mutant.file}: {mutant.reason}")
         return ALL_KILLED
     try:
-        results = run_campaign(chosen, source=checkout(), jobs=options.jobs, progress=_progress)
+        results = run_campaign(chosen, source=Checkout.here().root, jobs=options.jobs, progress=_progress)
     except (UnfitCheckout, WorkspaceError) as error:
         return _refuse(str(error))
     from verification.mutants.table import print_results, results_as_json

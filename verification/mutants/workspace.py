@@ -24,11 +24,6 @@ class WorkspaceError(RuntimeError):
     """There is no checkout to copy, or a child would import something else than the copy."""
 
 
-def checkout() -> Path:
-    """The folder that the imported ``verification`` lies in."""
-    return Path(__file__).resolve().parents[2]
-
-
 @dataclass(frozen=True)
 class Workspace:
     """One copy, in ``root``. Children run in it one after the other."""
