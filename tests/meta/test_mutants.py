@@ -17,7 +17,6 @@ from verification.cases import corpus
 from verification.cli import main
 from verification.mutants import MUTANTS, Mutant, StaleMutant
 from verification.mutants import campaign as campaign_module
-from verification.mutants import workspace as workspace_module
 from verification.mutants.campaign import Result, UnfitCheckout, run_campaign
 from verification.mutants.workspace import Workspace, WorkspaceError
 from verification.ranks.cases import rank_cases
@@ -208,7 +207,7 @@ def test_code_that_differs_as_it_stands_is_refused(small_checkout, standing, wor
 def test_the_verb_gives_an_exit_status(small_checkout, monkeypatch, capsys, numbers, status, last):
     """0 where all were killed, 1 where one survived, 2 where one could not be judged; the last line can be grepped."""
     monkeypatch.setattr(verification.mutants, "MUTANTS", tuple(number(one) for one in numbers))
-    monkeypatch.setattr(workspace_module, "checkout", lambda: small_checkout)
+    monkeypatch.setattr(Checkout, "here", classmethod(lambda cls: cls(small_checkout)))
     file = small_checkout.parent / "results.json"
     assert status == main(["mutants", "--json", str(file)])
     out = capsys.readouterr().out

@@ -21,6 +21,7 @@ from verification.goldens.guard import WritePermit, permit
 from verification.goldens.platform import ANY, platform_key
 from verification.goldens.staging import RecordingError, drop, record, staged, staged_recording
 from verification.goldens.store import GoldenStore
+from verification.goldens.twice import in_process
 from verification.revisions.checkout import Checkout
 from verification.subjects.outcome import Failure, Outcome
 
@@ -72,13 +73,13 @@ def granted(checkout: Checkout) -> WritePermit:
 
 def recorded(granted: WritePermit, subject: Scripted, cases=CASES) -> None:
     """Records and accepts everything."""
-    store = record(granted, cases, subject)
+    store = record(granted, cases, in_process(subject))
     accept(granted, store, staged_recording(granted.checkout))
 
 
 def kinds(granted: WritePermit, subject: Scripted, cases=CASES) -> dict[str, str]:
     """What recording ``subject`` anew would change, by case."""
-    store = record(granted, cases, subject)
+    store = record(granted, cases, in_process(subject))
     found = changes(GoldenStore(granted.checkout.golden), store, platform_key())
     return {change.case: change.kind for change in found}
 
@@ -89,7 +90,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def test_recording_stages_and_leaves_the_goldens_alone(granted):
     """A recording lies in the staging folder, under its platform, and golden/ is not touched."""
-    store = record(granted, CASES, Scripted(outcomes()))
+    store = record(granted, CASES, in_process(Scripted(outcomes())))
     expected = [(REDUCE.id, platform_key()), (WRONG.id, ANY), (SIGNAL.id, ANY)]
     assert expected == list(store.entries())
     assert not granted.checkout.golden.exists()
@@ -98,7 +99,7 @@ def test_recording_stages_and_leaves_the_goldens_alone(granted):
 
 def test_the_recording_says_where_it_comes_from(granted, checkout):
     """Baseline, tree and platform are those of the checkout and of this process."""
-    record(granted, CASES, Scripted(outcomes()))
+    record(granted, CASES, in_process(Scripted(outcomes())))
     recording = staged_recording(checkout)
     assert checkout.commit() == recording.baseline
     assert checkout.tree("relax") == recording.relax_tree
@@ -126,7 +127,7 @@ def test_the_same_outcomes_change_nothing(granted):
 def test_one_ulp_is_a_change_of_one_ulp(granted):
     """The distance of a changed golden is stated, by case and by stage."""
     recorded(granted, Scripted(outcomes(0.75)))
-    store = record(granted, CASES, Scripted(outcomes(0.75 + 2**-24)))
+    store = record(granted, CASES, in_process(Scripted(outcomes(0.75 + 2**-24))))
     found = changes(GoldenStore(granted.checkout.golden), store, platform_key())
     (changed,) = [change for change in found if change.kind != "same"]
     assert (REDUCE.id, "changed", 1.0) == (changed.case, changed.kind, changed.ulps)
@@ -157,7 +158,7 @@ def test_a_case_that_came_to_hold_everywhere_leaves_its_old_place(granted):
     """When a case's outcome becomes the same on all platforms, its golden of this platform is gone."""
     recorded(granted, Scripted(outcomes()), (REDUCE,))
     refused = dataclasses.replace(REDUCE, error=("two",))
-    store = record(granted, (refused,), Scripted(outcomes()))
+    store = record(granted, (refused,), in_process(Scripted(outcomes())))
     found = changes(GoldenStore(granted.checkout.golden), store, platform_key())
     assert {(ANY, "new"), (platform_key(), "gone")} == {(change.platform, change.kind) for change in found}
 
@@ -197,9 +198,8 @@ def test_accepting_a_pattern_takes_only_its_cases(granted, checkout):
     """The others keep their old bytes and their old provenance, and stay staged."""
     recorded(granted, Scripted(outcomes(0.75)))
     before = tree(checkout.golden)
-    store = record(
-        granted, CASES, Scripted({**outcomes(0.5), SIGNAL.id: Outcome(arrays={"signal": torch.tensor(False)})})
-    )
+    now = {**outcomes(0.5), SIGNAL.id: Outcome(arrays={"signal": torch.tensor(False)})}
+    store = record(granted, CASES, in_process(Scripted(now)))
     taken = accept(granted, store, staged_recording(checkout), "reward.signal/*")
     assert [SIGNAL.id] == [change.case for change in taken]
     after = tree(checkout.golden)
@@ -211,24 +211,24 @@ def test_accepting_a_pattern_takes_only_its_cases(granted, checkout):
 
 def test_a_result_that_varies_is_not_recorded(granted, checkout):
     """A case whose two runs differ is refused by name and the staged recording of before stands."""
-    record(granted, CASES, Scripted(outcomes()))
+    record(granted, CASES, in_process(Scripted(outcomes())))
     before = tree(staged(checkout).root)
     values = iter([torch.tensor(1.0), torch.tensor(2.0)])
     unsteady = {**outcomes(), REDUCE.id: lambda: Outcome(arrays={"loss": next(values)})}
     with pytest.raises(RecordingError, match=r"loss.reduce/grpo/two gave two results in two runs: loss: "):
-        record(granted, CASES, Scripted(unsteady))
+        record(granted, CASES, in_process(Scripted(unsteady)))
     assert before == tree(staged(checkout).root)
 
 
 def test_a_case_that_the_subject_does_not_have_is_left_out(granted):
     """No golden says that something was not there."""
-    store = record(granted, CASES, Scripted({**outcomes(), SIGNAL.id: None}))
+    store = record(granted, CASES, in_process(Scripted({**outcomes(), SIGNAL.id: None})))
     assert SIGNAL.id not in [case for case, _ in store.entries()]
 
 
 def test_rejecting_drops_what_is_staged(granted, checkout):
     """After a rejection there is nothing to accept, and saying so names the command that records."""
-    record(granted, CASES, Scripted(outcomes()))
+    record(granted, CASES, in_process(Scripted(outcomes())))
     assert drop(checkout)
     assert not drop(checkout)
     with pytest.raises(RecordingError, match=r"nothing is staged.*golden regen"):
@@ -244,7 +244,7 @@ def test_an_interruption_at_any_rename_leaves_the_old_goldens(granted, checkout,
     """Interrupted before the first or between the two renames, an acceptance leaves every old byte in place."""
     recorded(granted, Scripted(outcomes(0.75)))
     before = tree(checkout.golden)
-    store = record(granted, CASES, Scripted(outcomes(0.5)))
+    store = record(granted, CASES, in_process(Scripted(outcomes(0.5))))
     rename, calls = os.rename, []
 
     def interrupted(source, target):
@@ -287,7 +287,7 @@ def test_killed_half_way_the_old_goldens_stand(granted, checkout, step):
     """A process killed at a rename leaves the old set readable, and the next acceptance completes."""
     recorded(granted, Scripted(outcomes(0.75)))
     before = tree(checkout.golden)
-    record(granted, CASES, Scripted(outcomes(0.5)))
+    record(granted, CASES, in_process(Scripted(outcomes(0.5))))
     done = subprocess.run([sys.executable, "-c", DIE, str(checkout.root), str(step)], cwd=Path(__file__).parents[2])
     assert done.returncode == -signal.SIGKILL
     assert before == tree(exchange.standing(checkout))

@@ -41,6 +41,10 @@ class Change:
     def stage(self) -> str:
         return self.case.split("/")[0]
 
+    @property
+    def algorithm(self) -> str:
+        return self.case.split("/")[1]
+
 
 @dataclass(frozen=True)
 class StageSummary:

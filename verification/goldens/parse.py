@@ -7,6 +7,7 @@ that names the file, the line and the reason. Sizes are checked before anything 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,13 +21,14 @@ from verification.goldens.values import DTYPES, from_words, hex_digits
 from verification.subjects.outcome import Failure, Outcome
 
 MAX_BYTES = 4 * 2**20
-MAX_ELEMENTS = 2**16
+MAX_ELEMENTS = 2**16  # of all arrays of one golden; an empty array counts by its other sizes, as 1 at least
 MAX_DIMENSIONS = 8
 _NAME = rf"(?P<name>{BARE_NAME.pattern}|\"(?:[^\"\\]|\\.)*\")"
 _ARRAY = re.compile(rf"(?P<keyword>array|mutated) {_NAME} (?P<dtype>\S+) \[(?P<shape>[0-9, ]*)\]")
 _ALIAS = re.compile(rf"alias {_NAME} {_NAME.replace('name', 'other')}")
 _TEXT = re.compile(rf"text {_NAME} (?P<value>\".*\")")
 _FAILURE = re.compile(rf"failure {_NAME} (?P<value>\".*\")")
+_PLACE = re.compile(r"[!-~]{1,500}")
 _INPUTS = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -67,13 +69,14 @@ class _Reader:
     aliases: set[tuple[str, str]] = field(default_factory=set)
     texts: dict[str, str] = field(default_factory=dict)
     failure: Failure | None = None
+    elements: int = 0
 
     def golden(self) -> Golden:
         self._skip(lambda line: line.startswith("#"))
         version = self._header("golden")
         if version != str(FORMAT):
-            self._refuse(f"format {version!r}, and this reader knows format {FORMAT}", self.position - 1)
-        case, platform, inputs = self._header("case"), self._header("platform"), self._header("inputs")
+            self._refuse(f"format {version[:80]!r}, and this reader knows format {FORMAT}", self.position - 1)
+        case, platform, inputs = self._place("case"), self._place("platform"), self._header("inputs")
         if not _INPUTS.fullmatch(inputs):
             self._refuse(f"the inputs are {inputs[:80]!r}, not sha256: and 64 hex digits", self.position - 1)
         while self.position < len(self.lines):
@@ -94,6 +97,12 @@ class _Reader:
         if not line.startswith(f"{keyword} "):
             self._refuse(f"expected '{keyword} ...', found {line[:80]!r}", self.position - 1)
         return line[len(keyword) + 1 :]
+
+    def _place(self, keyword: str) -> str:
+        name = self._header(keyword)
+        if not _PLACE.fullmatch(name):
+            self._refuse(f"the {keyword} {name[:80]!r} is not up to 500 plain characters", self.position - 1)
+        return name
 
     def _next(self, expected: str) -> str:
         if self.position >= len(self.lines):
@@ -123,12 +132,12 @@ class _Reader:
         if dtype not in DTYPES:
             self._refuse(f"dtype {dtype[:40]!r} is not one of {', '.join(DTYPES)}", heading)
         shape = self._shape(shape_text, heading)
-        count = 1
-        for size in shape:
-            count *= size
-        if count > MAX_ELEMENTS or len(shape) > MAX_DIMENSIONS:
-            limits = f"at most {MAX_ELEMENTS} elements and {MAX_DIMENSIONS} dimensions"
+        if len(shape) <= MAX_DIMENSIONS:  # of more, even the product takes its time
+            self.elements += math.prod(max(size, 1) for size in shape)
+        if len(shape) > MAX_DIMENSIONS or self.elements > MAX_ELEMENTS:
+            limits = f"at most {MAX_DIMENSIONS} dimensions, and {MAX_ELEMENTS} elements in all arrays"
             self._refuse(f"shape [{shape_text[:80]}] is too large: {limits}", heading)
+        count = math.prod(shape)
         bits: list[int] = []
         while self.position < len(self.lines) and self.lines[self.position].startswith("  "):
             if len(bits) > count:
@@ -157,7 +166,7 @@ class _Reader:
     def _new(self, text: str, taken: dict[str, Any]) -> str:
         name = self._name(text)
         if name in taken:
-            self._refuse(f"the name {name!r} occurs twice", self.position - 1)
+            self._refuse(f"the name {name[:80]!r} occurs twice", self.position - 1)
         return name
 
     def _name(self, text: str) -> str:

@@ -1,13 +1,12 @@
-"""Recording into the staging folder: what the working tree gives for every case, complete or not at all."""
+"""Recording into the staging folder: what the baseline gives for every case, complete or not at all."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import torch
 
@@ -16,15 +15,17 @@ from verification.goldens.compare import golden_of
 from verification.goldens.digest import corpus_digest, defaults_digest
 from verification.goldens.exchange import staging_folder
 from verification.goldens.guard import COMMAND, WritePermit
-from verification.goldens.platform import capability, one_thread, platform_key
-from verification.goldens.provenance import Recording
+from verification.goldens.plain_file import read_plain
+from verification.goldens.platform import capability, platform_key
+from verification.goldens.provenance import MAX_BYTES, ProvenanceError, Recording, recording_from
 from verification.goldens.store import GoldenStore, write_atomically
 from verification.goldens.text import Golden
+from verification.goldens.twice import Progress, Runs
 from verification.judges.bits import judge_bits
 from verification.revisions.checkout import Checkout
-from verification.subjects.protocol import Subject
+from verification.subjects.outcome import Outcome
 
-_RECORDED, _UNFINISHED, _RECORDING = "recorded", "unfinished", "recording.json"
+_RECORDED, _UNFINISHED, _DROPPED, _RECORDING = "recorded", "unfinished", "dropped", "recording.json"
 
 
 class RecordingError(RuntimeError):
@@ -34,36 +35,34 @@ class RecordingError(RuntimeError):
 def record(
     permit: WritePermit,
     cases: Sequence[Case],
-    subject: Subject,
-    progress: Callable[[int, int], None] | None = None,
+    runs: Runs,
+    progress: Progress = lambda done, total: None,
     *,
     device: str = "cpu",
 ) -> GoldenStore:
-    """Runs every case twice and stages what it gave; a case whose two runs differ is a RecordingError.
+    """Stages what both ``runs`` of every case gave; a case whose two runs differ is a RecordingError.
 
-    What was staged before is replaced once the new recording is complete. Cases that the subject does not have are
-    left out. ``progress`` is told how many of how many cases are done. ``device``: what the subject works on.
+    What was staged before is replaced once the new recording is complete. Cases that the baseline does not have are
+    left out. ``progress`` is told how many of how many cases are done. ``device``: what the runs work on.
     """
     staging = staging_folder(permit.checkout)
     unfinished = staging / _UNFINISHED
     shutil.rmtree(unfinished, ignore_errors=True)
     store = GoldenStore(unfinished / "golden")
-    with one_thread():
-        for done, case in enumerate(cases, start=1):
-            golden = _golden(case, subject, device)
-            if golden is not None:
-                store.write(golden, permit)
-            if progress is not None:
-                progress(done, len(cases))
-        recording = describe(permit, cases, device)
+    store.root.mkdir(parents=True)
+    first, second = runs(cases, progress)
+    for case in cases:
+        golden = _golden(case, first[case.id], second[case.id], device)
+        if golden is not None:
+            store.write(golden, permit)
+    recording = describe(permit, cases, device)
     write_atomically(unfinished / _RECORDING, json.dumps(asdict(recording), indent=2) + "\n", permit)
     drop(permit.checkout)
     os.rename(unfinished, staging / _RECORDED)
     return staged(permit.checkout)
 
 
-def _golden(case: Case, subject: Subject, device: str) -> Golden | None:
-    first, second = subject.run(case), subject.run(case)
+def _golden(case: Case, first: Outcome | None, second: Outcome | None, device: str) -> Golden | None:
     if first is None or second is None:
         return None
     unsteady = [finding for finding in judge_bits(case, second, first, "its first run") if not finding.agrees]
@@ -76,7 +75,7 @@ def describe(permit: WritePermit, cases: Sequence[Case], device: str = "cpu") ->
     """The provenance of a recording made now."""
     return Recording(
         baseline=permit.baseline,
-        relax_tree=permit.checkout.tree("relax"),
+        relax_tree=permit.checkout.tree("relax", permit.baseline),
         corpus=corpus_digest(cases),
         config=defaults_digest(),
         platform=platform_key(device),
@@ -99,14 +98,18 @@ def staged_recording(checkout: Checkout) -> Recording:
     """The provenance of what is staged."""
     path = staged(checkout).root.parent / _RECORDING
     try:
-        return Recording(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        data = read_plain(path, MAX_BYTES)
+        return recording_from((data or b"").decode("utf-8"), str(path))
+    except (ValueError, ProvenanceError) as error:
         raise RecordingError(f"{path}: no description of a recording ({error}); record anew with {COMMAND}") from None
 
 
 def drop(checkout: Checkout) -> bool:
-    """Throws away what is staged; whether there was anything."""
-    folder: Path = checkout.staging / _RECORDED
+    """Throws away what is staged; whether there was anything. At no moment is there a part of a recording."""
+    folder, dropped = checkout.staging / _RECORDED, checkout.staging / _DROPPED
+    shutil.rmtree(dropped, ignore_errors=True)
     existed = folder.is_dir()
-    shutil.rmtree(folder, ignore_errors=True)
+    if existed:
+        os.rename(folder, dropped)
+        shutil.rmtree(dropped, ignore_errors=True)
     return existed

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from verification.goldens.guard import WritePermit
 from verification.goldens.parse import MAX_BYTES, Golden, GoldenFormatError, parse
+from verification.goldens.plain_file import read_plain
 from verification.goldens.text import render
 
 _EVIDENCE = ("*.txt", "provenance.json")
@@ -42,16 +43,12 @@ class GoldenStore:
         return path
 
     def text(self, case: str, platform: str) -> bytes | None:
-        """The bytes of a golden, None where there is none; a file beyond the size limit is a GoldenFormatError."""
+        """The bytes of a golden, None where there is none; one that is no plain file is a GoldenFormatError."""
         path = self.path(case, platform)
         try:
-            with path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if len(data) > MAX_BYTES:
-            raise GoldenFormatError(f"{path}:1: more than {MAX_BYTES} bytes, which no golden has")
-        return data
+            return read_plain(path, MAX_BYTES)
+        except ValueError as error:
+            raise GoldenFormatError(f"{path}:1: {error}") from None
 
     def read(self, case: str, platform: str) -> Golden | None:
         """The golden of a case, None where there is none; a GoldenFormatError names the file, line and reason."""
@@ -75,11 +72,11 @@ class GoldenStore:
         return path
 
     def copy(self, other: GoldenStore, case: str, platform: str, permit: WritePermit) -> None:
-        """Takes over one golden of another store, byte for byte."""
-        data = other.text(case, platform)
-        if data is None:
+        """Takes over one golden of another store, which must be sound: then there is one way to write it."""
+        golden = other.read(case, platform)
+        if golden is None:
             raise FileNotFoundError(f"{other.path(case, platform)}: there is no golden to take over")
-        write_atomically(self.path(case, platform), data.decode("utf-8"), permit)
+        write_atomically(self.path(case, platform), render(golden), permit)
 
     def remove(self, case: str, platform: str, permit: WritePermit) -> None:
         """Removes one golden, and its folder when that is left without goldens."""

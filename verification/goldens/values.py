@@ -54,7 +54,7 @@ def decimal(word: int, dtype: str) -> str:
     The cache is keyed by the bits, since +0 and -0 are equal as numbers.
     """
     if not DTYPES[dtype].is_floating_point:
-        return str(from_words([word], dtype, ()).item()).lower()
+        return _whole(word, dtype)
     value = _as_double(word, dtype)
     if dtype == "float64" or not math.isfinite(value):
         return repr(value)
@@ -68,6 +68,14 @@ def decimal(word: int, dtype: str) -> str:
     return f"{value:.{enough}g}"
 
 
+def _whole(word: int, dtype: str) -> str:
+    if dtype == "bool":
+        return "true" if word else "false"
+    bits = 4 * hex_digits(dtype)
+    negative = DTYPES[dtype].is_signed and word >> (bits - 1)
+    return str(word - (1 << bits) if negative else word)
+
+
 def _as_double(word: int, dtype: str) -> float:
     if dtype == "bfloat16":
         return struct.unpack("<f", struct.pack("<I", word << 16))[0]
@@ -76,10 +84,11 @@ def _as_double(word: int, dtype: str) -> float:
 
 
 def _rounds_to(candidate: float, word: int, dtype: str) -> bool:
-    if dtype == "bfloat16":
-        return words(torch.tensor(candidate, dtype=torch.bfloat16)) == [word]
-    code, unsigned = _CODES[dtype]
+    code, unsigned = _CODES["float32" if dtype == "bfloat16" else dtype]
     try:
-        return struct.unpack(f"<{unsigned}", struct.pack(f"<{code}", candidate))[0] == word
+        nearest = struct.unpack(f"<{unsigned}", struct.pack(f"<{code}", candidate))[0]
     except OverflowError:  # the decimal lies above the largest number of this dtype
         return False
+    if dtype == "bfloat16":  # the upper half of a float32, its lower half rounded to nearest, ties to even
+        nearest = (nearest + 0x7FFF + (nearest >> 16 & 1)) >> 16
+    return nearest == word

@@ -22,7 +22,11 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any, BinaryIO
 
 import torch
@@ -30,7 +34,7 @@ import torch
 import verification
 from verification.bundles import read_cases, write_outcomes
 from verification.goldens.platform import platform_key
-from verification.subjects.origin import loaded_places, strangers
+from verification.subjects.origin import PACKAGE, loaded_places, strangers
 from verification.subjects.other_revision import OtherRevision
 
 ORPHANED = 3
@@ -94,6 +98,22 @@ class Deadline:
         self._set_at = -math.inf
 
 
+class PathsAlone(MetaPathFinder):
+    """Finds modules of relax on the path or not at all.
+
+    An editable installation adds a finder of its own, which would fill each module that a revision lacks with the
+    working tree's.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name.partition(".")[0] != PACKAGE:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return spec
+
+
 def _private_streams() -> tuple[BinaryIO, BinaryIO]:
     """Standard input and output for the protocol alone; in their place nothing can be read, and prints are errors."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -114,6 +134,7 @@ def _read(requests: BinaryIO, lines: queue.SimpleQueue[bytes], folder: Path) -> 
 
 def _start(root: Path) -> OtherRevision:
     """The calls. Compiled code beside the sources is neither read nor written: it may be that of other sources."""
+    sys.meta_path.insert(0, PathsAlone())
     sys.dont_write_bytecode = True
     sys.pycache_prefix = str(root / "no-compiled-code")
     import relax  # noqa: F401
