@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from verification.examine import examine, subject_named
 from verification.judges.bits import judge_bits
 from verification.revisions.checkout import Checkout, CheckoutError
 from verification.revisions.source import Source, of_folder, of_revision, working_tree
+from verification.subjects.child import PathsAlone
 from verification.subjects.child_process import ChildProcess, environment
 from verification.subjects.live import live_subject
 from verification.subjects.origin import strangers
@@ -484,3 +486,17 @@ def test_a_subject_that_cannot_be_had_is_a_usage_error(tmp_path, name):
     name = name.replace("BROKEN", str(tmp_path / "broken"))
     with pytest.raises(ValueError, match=f"subject '{name}'"):
         subject_named(name)
+
+
+def test_a_finder_of_an_editable_installation_fills_no_gap(monkeypatch):
+    """What relax lacks on the path is not there, though a later finder would offer the working tree's."""
+
+    class Offers:
+        def find_spec(self, name, path, target=None):
+            return importlib.util.spec_from_file_location(name, relax.__file__)
+
+    monkeypatch.setattr(sys, "meta_path", [PathsAlone(), *sys.meta_path, Offers()])
+    assert importlib.util.find_spec("elsewhere_entirely") is not None
+    with pytest.raises(ModuleNotFoundError) as missing:
+        importlib.import_module("relax.nowhere.at_all")
+    assert missing.value.name == "relax.nowhere"
