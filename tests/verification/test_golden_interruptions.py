@@ -112,11 +112,11 @@ def test_killed_while_accepting_the_goldens_are_old_or_new(checkout, forks):
     forks.work("2.0")
     duration = forks.work("accept")
     moments, seen = random.Random(11), []
-    for kill in range(KILLS):
+    for kill in range(KILLS):  # spread over twice the time that it takes: before, during and after the exchange
         before = values(exchange.standing(checkout))
         now = "1.0" if before == {NEW} else "2.0"
         forks.work(now)
-        forks.work("accept", kill_after=moments.uniform(0, 1.2 * duration))
+        forks.work("accept", kill_after=2 * duration * (kill + moments.random() * (kill > 0)) / KILLS)
         after = values(exchange.standing(checkout))
         assert after in ({OLD}, {NEW}), kill
         seen.append(after != before)
