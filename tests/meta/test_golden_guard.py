@@ -80,7 +80,7 @@ def test_a_folder_that_is_no_checkout_is_an_error(tmp_path, monkeypatch):
         permit(Checkout(tmp_path), "HEAD", environment={})
 
 
-@pytest.mark.parametrize("verb", [["regen", "--baseline", "HEAD"], ["accept"]])
+@pytest.mark.parametrize("verb", [["regen", "--baseline", "HEAD"], ["accept"], ["reject"]])
 def test_the_command_refuses_under_ci_in_one_line(verb):
     """The command line ends with status 2 and one line, and leaves golden/ as it was."""
     before = snapshot_of(ROOT / "golden")

@@ -1,7 +1,8 @@
 """What a process that is to be killed does to the goldens of a small checkout; as a program, it forks one a line.
 
-Started once, since importing torch takes longer than what the processes do. Lines in: a number to record, or
-``accept``. Lines out: the process id, then ``done`` where it was not killed, then ``ended``.
+Started once, since importing torch takes longer than what the processes do. Lines in: a number to record, ``accept``,
+or ``accept by renames``, which does without the exchange of two folders. Lines out: the process id, then ``done`` where
+it was not killed, then ``ended``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 import torch
 
 from verification.cases.case import Case
+from verification.goldens import exchange
 from verification.goldens.alone import alone
 from verification.goldens.changes import accept
 from verification.goldens.guard import permit
@@ -21,6 +23,7 @@ from verification.goldens.twice import in_process
 from verification.revisions.checkout import Checkout
 from verification.subjects.outcome import Outcome
 
+BY_RENAMES = "accept by renames"
 COUNT = 60  # goldens: enough that a kill meets a copy or a deletion half done
 
 
@@ -40,8 +43,10 @@ def work(checkout: Checkout, line: str) -> None:
     """Records one number for every case, or accepts what is staged."""
     with alone(checkout):
         granted = permit(checkout, "HEAD", ignore="golden", environment={})
-        if line == "accept":
-            accept(granted, staged(checkout), staged_recording(checkout))
+        if line.startswith("accept"):
+            if line == BY_RENAMES:
+                exchange._exchanged = lambda one, other: False
+            accept(granted, staged(checkout), staged_recording(checkout), ())
         else:
             names = [f"loss.reduce/grpo/n{i}" for i in range(COUNT)]
             cases = [Case(name, "loss.reduce", "grpo", {"values": [name]}) for name in names]

@@ -16,9 +16,11 @@ import pytest
 
 from tests.verification import golden_work
 from tests.verification.test_golden_commands import git
-from verification.goldens import exchange
+from verification.goldens import exchange, provenance
 from verification.goldens.alone import Busy, alone
 from verification.goldens.staging import staged, staged_recording
+from verification.goldens.store import GoldenStore
+from verification.goldens.text import render
 from verification.revisions.checkout import Checkout
 
 ROOT = Path(__file__).parents[2]
@@ -60,15 +62,30 @@ class Forks:
 
 
 def values(folder: Path) -> set[str]:
-    """The recorded lines of bits, which are all the same in a set of goldens that is whole."""
-    texts = [path.read_text() for path in folder.rglob("*.txt")]
+    """The recorded lines of bits, which are all the same in a set of goldens that is whole; all can be read."""
+    store = GoldenStore(folder)
+    texts = [render(store.read(case, platform)) for case, platform in store.entries()]
     assert len(texts) == golden_work.COUNT
     return {text.splitlines()[-1] for text in texts}
 
 
+def seen(checkout: Checkout) -> set[str]:
+    """What a reader finds, once provenance and git agree with it; OLD is what is committed."""
+    folder = exchange.standing(checkout)
+    found = values(folder)
+    for leaf in {path.parent for path in folder.rglob("*.txt")}:
+        named = [name for names in provenance.read(leaf).values() for name in names]
+        assert sorted(named) == sorted(path.stem for path in leaf.glob("*.txt"))
+    if folder == checkout.golden:
+        told = checkout.changes()
+        assert {line[:2] for line in told} <= {" M"}
+        assert sum(line.endswith(".txt") for line in told) == (golden_work.COUNT if found == {NEW} else 0)
+    return found
+
+
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout with accepted goldens of value 1 and a staged recording of value 2."""
+    """A checkout without goldens."""
     root = tmp_path_factory.mktemp("killed")
     (root / "relax").mkdir()
     (root / "relax" / "__init__.py").write_text("")
@@ -89,8 +106,14 @@ def forks(checkout: Checkout) -> Iterator[Forks]:
 OLD, NEW = "  3f800000  # 1", "  40000000  # 2"
 
 
-def test_killed_while_recording_the_staging_is_whole_or_empty(checkout, forks):
-    """Killed at twenty moments, a recording touches no golden, and what is staged is all old, all new or nothing."""
+@pytest.fixture(scope="module")
+def exchanges(tmp_path_factory: pytest.TempPathFactory) -> bool:
+    """Whether this system can exchange two folders in one step."""
+    return exchange._exchanged(tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("other"))
+
+
+def test_killed_while_recording_the_staging_is_whole(checkout, forks, exchanges):
+    """Killed at twenty moments, a recording touches no golden, and what is staged is all old or all new."""
     forks.work("1.0")
     duration = forks.work("1.0")
     assert values(staged(checkout).root) == {OLD}
@@ -98,33 +121,37 @@ def test_killed_while_recording_the_staging_is_whole_or_empty(checkout, forks):
     for _ in range(KILLS):
         forks.work("2.0", kill_after=moments.uniform(0, duration))
         assert not checkout.golden.exists()
-        if (checkout.staging / "recorded").exists():
+        if exchanges or (checkout.staging / "recorded").exists():
             assert values(staged(checkout).root) in ({OLD}, {NEW})
             assert staged_recording(checkout).baseline == checkout.commit()
     forks.work("2.0")
     assert values(staged(checkout).root) == {NEW}
 
 
-def test_killed_while_accepting_the_goldens_are_old_or_new(checkout, forks):
-    """Killed at twenty moments, an acceptance leaves the old set or the new one, and the next one completes."""
+@pytest.mark.parametrize("accept", ["accept", golden_work.BY_RENAMES])
+def test_killed_while_accepting_the_goldens_are_old_or_new(checkout, forks, exchanges, accept):
+    """Killed at twenty moments, an acceptance leaves the old set or the new one, and the next command completes."""
     forks.work("1.0")
     forks.work("accept")
+    git(checkout.root, "add", "golden")
+    git(checkout.root, "commit", "--allow-empty", "-qm", "goldens")
     forks.work("2.0")
-    duration = forks.work("accept")
-    moments, seen = random.Random(11), []
+    duration = forks.work(accept)
+    moments, changed = random.Random(11), []
     for kill in range(KILLS):  # spread over twice the time that it takes: before, during and after the exchange
-        before = values(exchange.standing(checkout))
-        now = "1.0" if before == {NEW} else "2.0"
-        forks.work(now)
-        forks.work("accept", kill_after=2 * duration * (kill + moments.random() * (kill > 0)) / KILLS)
-        after = values(exchange.standing(checkout))
+        before = seen(checkout)
+        forks.work("1.0" if before == {NEW} else "2.0")
+        forks.work(accept, kill_after=2 * duration * (kill + moments.random() * (kill > 0)) / KILLS)
+        assert checkout.golden.is_dir() or accept == golden_work.BY_RENAMES or not exchanges
+        after = seen(checkout)
         assert after in ({OLD}, {NEW}), kill
-        seen.append(after != before)
+        changed.append(after != before)
     forks.work("1.0")
-    forks.work("accept")
-    assert values(checkout.golden) == {OLD}
+    forks.work(accept)
+    assert seen(checkout) == {OLD}
+    assert not (checkout.staging / "next").exists()
     assert not (checkout.staging / "previous").exists()
-    assert set(seen) == {True, False}  # the moments lay on both sides of the exchange
+    assert set(changed) == {True, False}  # the moments lay on both sides of the exchange
 
 
 def test_a_second_command_refuses_with_the_holder(checkout):

@@ -24,6 +24,7 @@ from verification.goldens.verify import (
     NO_OUTCOME,
     REPRODUCED,
     UNATTRIBUTED,
+    WRONG_PLATFORM,
     WRONG_TREE,
     Verification,
     verify,
@@ -42,11 +43,13 @@ def granted(tmp_path: Path) -> WritePermit:
     git(tmp_path, "commit", "-qm", "one")
     checkout = Checkout(tmp_path)
     allowed = permit(checkout, "HEAD", environment={})
-    accept(allowed, record(allowed, CASES, in_process(Scripted(outcomes()))), staged_recording(checkout))
+    accept(allowed, record(allowed, CASES, in_process(Scripted(outcomes()))), staged_recording(checkout), ())
     return allowed
 
 
-def verified(granted: WritePermit, given=None, cases=CASES, key: str | None = None) -> Verification:
+def verified(
+    granted: WritePermit, given=None, cases=CASES, key: str | None = None, baseline: str | None = None
+) -> Verification:
     """What `verify` finds where every baseline gives ``given``."""
     subject = Scripted(outcomes() if given is None else given)
     checkout = granted.checkout
@@ -55,7 +58,8 @@ def verified(granted: WritePermit, given=None, cases=CASES, key: str | None = No
         GoldenStore(checkout.golden),
         cases,
         key or platform_key(),
-        lambda baseline, asked: {case.id: subject.run(case) for case in asked},
+        lambda commit, asked: {case.id: subject.run(case) for case in asked},
+        baseline=baseline,
     )
 
 
@@ -79,11 +83,12 @@ def test_one_ulp_is_found_with_its_distance(granted):
 
 
 def test_one_byte_of_a_comment_is_found(granted):
-    """Reproducing means every byte: the decimal beside the bits counts too."""
+    """Reproducing means every byte, those of comments too: the golden differs, and its file and line are told."""
     path = GoldenStore(granted.checkout.golden).path(SIGNAL.id, "any")
     path.write_bytes(path.read_bytes().replace(b"golden accept", b"golden acquit"))
-    with pytest.raises(ValueError, match=r"two\.txt:1"):
-        verified(granted)
+    (wrong,) = verified(granted).wrong
+    assert (SIGNAL.id, DIFFERS) == (wrong.case, wrong.found)
+    assert "two.txt:1: " in wrong.detail
 
 
 def test_a_golden_that_no_recording_names_is_found(granted):
@@ -131,6 +136,37 @@ def test_goldens_of_another_platform_are_counted_apart(granted):
     assert {REDUCE.id: ELSEWHERE, SIGNAL.id: REPRODUCED, WRONG.id: REPRODUCED} == found(verification)
     assert verification.exit_code == 0
     assert Verification(()).exit_code == 2
+
+
+def test_provenance_is_held_to_account_on_every_platform(granted):
+    """Goldens that cannot be recorded here still need the tree that is told of them, and the platform's own folder."""
+    store, key = GoldenStore(granted.checkout.golden), "cpu-torch2.13.0-neon-00000000"
+    leaf = store.path(REDUCE.id, platform_key()).parent
+    moved = leaf.rename(leaf.with_name(key)) / "two.txt"
+    moved.write_text(moved.read_text().replace(platform_key(), key))
+    assert found(verified(granted))[REDUCE.id] == WRONG_PLATFORM
+    path = leaf.with_name(key) / provenance.FILE
+    path.write_text(path.read_text().replace(platform_key(), key))
+    assert found(verified(granted))[REDUCE.id] == ELSEWHERE
+    path.write_text(path.read_text().replace(granted.checkout.tree("relax"), "f" * 40))
+    assert found(verified(granted))[REDUCE.id] == WRONG_TREE
+
+
+def test_a_baseline_must_be_a_full_sha(granted):
+    """A name that moves, or a short one, is no baseline that anybody could hold a golden to."""
+    for path in granted.checkout.golden.rglob(provenance.FILE):
+        path.write_text(path.read_text().replace(f'"baseline": "{granted.baseline}"', '"baseline": "HEAD"'))
+    assert {WRONG_TREE} == set(found(verified(granted)).values())
+
+
+def test_one_baseline_alone_can_be_verified(granted):
+    """Goldens of other recordings are left out then; of an unknown baseline there is nothing, hence no verdict."""
+    checkout = granted.checkout
+    leaf = GoldenStore(checkout.golden).path(SIGNAL.id, "any").parent
+    ((recording, names),) = provenance.read(leaf).items()
+    (leaf / provenance.FILE).write_text(provenance.render({dataclasses.replace(recording, baseline="1" * 40): names}))
+    assert {REDUCE.id, WRONG.id} == set(found(verified(granted, baseline=granted.baseline)))
+    assert verified(granted, baseline="2" * 40).exit_code == 2
 
 
 def test_a_baseline_that_the_clone_lacks_is_an_error_with_the_remedy(granted):

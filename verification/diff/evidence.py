@@ -26,9 +26,14 @@ _OF_OTHERS = ("golden", "judges", "run it again")  # what an explanation says of
 
 def evidence(found: CaseDiff) -> tuple[Sheet, ...]:
     """Options, inputs, outcomes, and every array of A beside that of B."""
-    exact = guarded(Examined(), found.case, "oracle", lambda: evaluate(found.case)) or {}
-    laid_open = Explanation(found.case, (Side(A, found.a), Side(B, found.b)), exact, Recorded(""), judged={})
-    return tuple(one for one in sheets(laid_open) if one.rows and one.title not in (found.case.id, *_OF_OTHERS))
+    return laid_open(found.case, Side(A, found.a), Side(B, found.b))
+
+
+def laid_open(case: Case, *sides: Side) -> tuple[Sheet, ...]:
+    """The same for any sides, each called by its own name."""
+    exact = guarded(Examined(), case, "oracle", lambda: evaluate(case)) or {}
+    explanation = Explanation(case, sides, exact, Recorded(""), judged={})
+    return tuple(one for one in sheets(explanation) if one.rows and one.title not in (case.id, *_OF_OTHERS))
 
 
 @dataclass(frozen=True)

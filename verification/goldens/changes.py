@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,10 +18,11 @@ from verification.goldens.provenance import Recording
 from verification.goldens.store import GoldenStore, write_atomically
 from verification.goldens.text import Golden
 
+SAME, CHANGED = "same", "changed"
 KINDS = {
-    "same": "same bytes",
+    SAME: "same bytes",
     "rewritten": "same outcome, other text",
-    "changed": "another outcome",
+    CHANGED: "another outcome",
     "inputs": "recorded from other inputs",
     "new": "no golden so far",
     "gone": "a golden that no case answers to any more",
@@ -55,12 +57,12 @@ class StageSummary:
     ulps: float | None
 
 
-def changes(old: GoldenStore, staged: GoldenStore, key: str) -> list[Change]:
+def changes(old: GoldenStore, staged: GoldenStore, key: str, known: Collection[str]) -> list[Change]:
     """What differs between the goldens and a recording made on platform ``key``, sorted by case.
 
-    Goldens of other platforms cannot be recorded here. They count as gone only where the recording shows that they
-    answer no case any more: its id is gone, its inputs are others, or its outcome now holds on every platform. A
-    recording on a GPU holds only the cases whose tensors can be there, and says nothing on the ids of others.
+    ``known`` are the ids of all cases. A recording holds what its baseline has, and on a GPU what can be there: of the
+    other goldens only those are gone whose case is. Goldens of other platforms cannot be recorded here. They are gone
+    too where the recording shows that their case has other inputs, or an outcome that now holds on every platform.
     """
     found = []
     current: dict[str, Golden] = {}
@@ -70,11 +72,7 @@ def changes(old: GoldenStore, staged: GoldenStore, key: str) -> list[Change]:
         found.append(_change(old, golden, old.text(case, platform) == staged.text(case, platform)))
     for case, platform in old.entries():
         now = current.get(case)
-        if now is None:
-            answers = platform != key and not key.startswith("cpu-")
-        else:
-            answers = _still_answers(old, now, platform, key)
-        if not answers:
+        if not (case in known if now is None else _still_answers(old, now, platform, key)):
             found.append(Change(case, platform, "gone"))
     return sorted(found, key=lambda change: (change.case, change.platform))
 
@@ -89,7 +87,7 @@ def _still_answers(old: GoldenStore, now: Golden, platform: str, key: str) -> bo
 
 def _change(old: GoldenStore, golden: Golden, same: bool) -> Change:
     if same:
-        return Change(golden.case, golden.platform, "same")
+        return Change(golden.case, golden.platform, SAME)
     before = old.read(golden.case, golden.platform)
     if before is None:
         return Change(golden.case, golden.platform, "new")
@@ -99,7 +97,7 @@ def _change(old: GoldenStore, golden: Golden, same: bool) -> Change:
     if not differing:
         return Change(golden.case, golden.platform, "rewritten")
     detail = f"{differing[0].what}: {differing[0].detail}"
-    return Change(golden.case, golden.platform, "changed", largest(f.ulps for f in differing), detail)
+    return Change(golden.case, golden.platform, CHANGED, largest(f.ulps for f in differing), detail)
 
 
 def _present(store: GoldenStore, case: str, platform: str) -> Golden:
@@ -124,15 +122,24 @@ def by_stage(found: Sequence[Change]) -> list[StageSummary]:
     return summaries
 
 
-def accept(permit: WritePermit, staged: GoldenStore, recording: Recording, pattern: str = "*") -> list[Change]:
-    """Makes the staged goldens of the cases that match ``pattern`` the goldens; the changes that this made.
+def accept(
+    permit: WritePermit, staged: GoldenStore, recording: Recording, known: Collection[str], pattern: str = "*"
+) -> list[Change]:
+    """Makes the staged goldens of the cases that match ``pattern`` the goldens, all or, should anything fail, none.
 
-    All of them or, should anything go wrong, none. Every matching case is counted as coming from ``recording`` from
-    now on, those whose bytes are the same included.
+    Every matching golden is counted as coming from ``recording`` from now on, those whose bytes are the same included.
+    Gives what became different by this; a golden that was recorded so before, bytes and provenance, is not among it.
+    ``known`` are the ids of all cases, as in `changes`.
     """
     with replacement(permit) as folder:
         new = GoldenStore(folder)
-        taken = [c for c in changes(new, staged, recording.platform) if fnmatchcase(c.case, pattern)]
+        chosen = [one for one in changes(new, staged, recording.platform, known) if fnmatchcase(one.case, pattern)]
+        before = functools.cache(provenance.read)
+
+        def is_recorded(path: Path) -> bool:
+            return path.stem in before(path.parent).get(recording, ())
+
+        taken = [one for one in chosen if one.kind != SAME or not is_recorded(new.path(one.case, one.platform))]
         for change in taken:
             if change.kind == "gone":
                 _forget(new, change, permit)

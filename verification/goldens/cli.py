@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ def add_golden_commands(subparsers: Any) -> None:
     reject = verbs.add_parser("reject", help="drop the staged recording")
     reject.set_defaults(run=_guarded(_reject))
     verify = verbs.add_parser("verify", help="record the goldens anew from their own baselines: every byte comes out")
+    verify.add_argument("--baseline", metavar="SHA", help="only the goldens that were recorded from this commit")
     add_reports(verify)
     verify.set_defaults(run=_guarded(_verify))
 
@@ -99,45 +101,55 @@ def _regen(arguments: argparse.Namespace) -> int:
 def _diff(arguments: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from verification.goldens.changes import changes
+    from verification.cases import corpus
+    from verification.goldens.changes import SAME, changes
     from verification.goldens.compare import default_store
-    from verification.goldens.documents import changes_document
+    from verification.goldens.documents import changes_document, changes_verdict
     from verification.goldens.staging import staged, staged_recording
     from verification.report.as_json import strict_json
     from verification.report.outputs import alone, write_reports
+    from verification.report.terminal import print_verdict
     from verification.revisions.checkout import Checkout
 
     checkout = Checkout.here()
     recording = staged_recording(checkout)
-    found = changes(default_store(), staged(checkout), recording.platform)
-    differing = [change for change in found if change.kind != "same"]
+    old, new, cases = default_store(), staged(checkout), {case.id: case for case in corpus()}
+    found = changes(old, new, recording.platform, cases)
+    differing = [change for change in found if change.kind != SAME]
     write_reports(
         arguments,
-        lambda: changes_document(found, recording.baseline),
+        lambda: changes_document(found, recording.baseline, old, new, cases),
         lambda: strict_json([asdict(change) for change in differing]),
     )
     if not alone(arguments):
         _print_changes(found)
+        print_verdict(changes_verdict(found), sys.stdout, holds=not differing)
     return 1 if differing else 0
 
 
 def _accept(arguments: argparse.Namespace) -> int:
+    from verification.cases import corpus
+    from verification.devices.plan import with_tensors
     from verification.goldens.alone import alone
-    from verification.goldens.changes import accept
+    from verification.goldens.changes import SAME, accept
     from verification.goldens.guard import permit
-    from verification.goldens.staging import RecordingError, drop, staged, staged_recording
+    from verification.goldens.staging import RecordingError, drop, require_current, staged, staged_recording
     from verification.revisions.checkout import Checkout
 
     checkout = Checkout.here()
     with alone(checkout):
         store, recording = staged(checkout), staged_recording(checkout)
         granted = permit(checkout, recording.baseline, ignore=checkout.golden.name)
-        taken = accept(granted, store, recording, arguments.pattern)
-        if not taken:
-            raise RecordingError(f"no case matches {arguments.pattern!r}: nothing was accepted")
+        cases: Sequence[Case] = corpus()
+        require_current(recording, cases if recording.platform.startswith("cpu-") else with_tensors(cases))
+        taken = accept(granted, store, recording, {case.id for case in cases}, arguments.pattern)
         if arguments.pattern == "*":
             drop(checkout)
-    changed = [change for change in taken if change.kind != "same"]
+        elif not taken:
+            raise RecordingError(
+                f"nothing to accept: no case matches {arguments.pattern!r}, or all that do were accepted"
+            )
+    changed = [change for change in taken if change.kind != SAME]
     if changed:
         _print_changes(changed)
     said = f"accepted {len(changed)} changes; {len(taken) - len(changed)} goldens keep their bytes"
@@ -147,9 +159,11 @@ def _accept(arguments: argparse.Namespace) -> int:
 
 def _reject(arguments: argparse.Namespace) -> int:
     from verification.goldens.alone import alone
+    from verification.goldens.guard import refuse_under_ci
     from verification.goldens.staging import drop
     from verification.revisions.checkout import Checkout
 
+    refuse_under_ci(os.environ)
     checkout = Checkout.here()
     with alone(checkout):
         print("dropped the staged recording" if drop(checkout) else "nothing was staged")
@@ -163,6 +177,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     from verification.goldens.compare import default_store
     from verification.goldens.documents import verification_document, verification_sheets
     from verification.goldens.platform import platform_key
+    from verification.goldens.staging import RecordingError
     from verification.goldens.verify import outcomes_of_revisions, verify
     from verification.report.as_json import strict_json
     from verification.report.outputs import alone, write_reports
@@ -170,8 +185,12 @@ def _verify(arguments: argparse.Namespace) -> int:
     from verification.revisions.checkout import Checkout
 
     checkout, key, started = Checkout.here(), platform_key(), time.monotonic()
+    baseline = None if arguments.baseline is None else checkout.commit(arguments.baseline)
     with progress_bar("recording the baselines anew", quiet=alone(arguments)) as progress:
-        found = verify(checkout, default_store(), corpus(), key, outcomes_of_revisions(checkout, progress))
+        asked = outcomes_of_revisions(checkout, progress)
+        found = verify(checkout, default_store(), corpus(), key, asked, baseline=baseline)
+    if baseline is not None and not found.checked:
+        raise RecordingError(f"no golden was recorded from {arguments.baseline} ({baseline[:12]})")
     elapsed = time.monotonic() - started
     as_dict = {"verdict": found.verdict, "exit_code": found.exit_code, "platform": key, "counts": dict(found.counts)}
     write_reports(
@@ -192,11 +211,12 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 def _print_changes(found: list[Change]) -> None:
     """The table by stage, then the changes that are largest in ulps."""
+    from verification.goldens.changes import SAME
     from verification.goldens.documents import changes_sheet
     from verification.report.terminal import print_sheets
 
     print_sheets([changes_sheet(found)], sys.stdout)
-    differing = sorted((one for one in found if one.kind != "same"), key=lambda one: -(one.ulps or 0.0))
+    differing = sorted((one for one in found if one.kind != SAME), key=lambda one: -(one.ulps or 0.0))
     for change in differing[:_SHOWN]:
         distance = "" if change.ulps is None else f", {change.ulps:.6g} ulps"
         print(f"{change.kind} {change.case} ({change.platform}{distance}) {change.detail}".rstrip())

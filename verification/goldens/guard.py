@@ -32,9 +32,7 @@ def permit(
     The working tree must be that of a commit, since its harness and its cases decide what is recorded. ``ignore`` is a
     folder that may differ (``golden`` itself, while accepting in several steps).
     """
-    environment = os.environ if environment is None else environment
-    if environment.get("CI"):
-        raise WriteRefused("goldens are never written under CI (the variable CI is set): record them in a checkout")
+    refuse_under_ci(os.environ if environment is None else environment)
     head, wanted = checkout.commit(), checkout.commit(baseline)
     changes = checkout.changes(outside=ignore)
     if changes:
@@ -42,3 +40,9 @@ def permit(
         more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
         raise WriteRefused(f"the working tree differs from {head[:12]}: {shown}{more}; commit or stash that first")
     return WritePermit(checkout, wanted)
+
+
+def refuse_under_ci(environment: Mapping[str, str]) -> None:
+    """A WriteRefused where the variable CI is set, whatever to."""
+    if environment.get("CI"):
+        raise WriteRefused("goldens are never written under CI (the variable CI is set): record them in a checkout")

@@ -13,7 +13,7 @@ import torch
 from verification.cases.case import Case
 from verification.goldens.compare import golden_of
 from verification.goldens.digest import corpus_digest, defaults_digest
-from verification.goldens.exchange import staging_folder
+from verification.goldens.exchange import put, staging_folder
 from verification.goldens.guard import COMMAND, WritePermit
 from verification.goldens.plain_file import read_plain
 from verification.goldens.platform import capability, platform_key
@@ -57,8 +57,10 @@ def record(
             store.write(golden, permit)
     recording = describe(permit, cases, device)
     write_atomically(unfinished / _RECORDING, json.dumps(asdict(recording), indent=2) + "\n", permit)
-    drop(permit.checkout)
-    os.rename(unfinished, staging / _RECORDED)
+    shutil.rmtree(staging / _DROPPED, ignore_errors=True)
+    put(unfinished, staging / _RECORDED, aside=staging / _DROPPED)
+    for leftover in (unfinished, staging / _DROPPED):
+        shutil.rmtree(leftover, ignore_errors=True)
     return staged(permit.checkout)
 
 
@@ -102,6 +104,15 @@ def staged_recording(checkout: Checkout) -> Recording:
         return recording_from((data or b"").decode("utf-8"), str(path))
     except (ValueError, ProvenanceError) as error:
         raise RecordingError(f"{path}: no description of a recording ({error}); record anew with {COMMAND}") from None
+
+
+def require_current(recording: Recording, cases: Sequence[Case]) -> None:
+    """A RecordingError where these are not the cases, or the defaults, that were recorded."""
+    if (recording.corpus, recording.config) != (corpus_digest(cases), defaults_digest()):
+        raise RecordingError(
+            f"the cases, or the defaults under them, changed since the staged recording of {recording.baseline[:12]}:"
+            f" record anew with {recording.command}"
+        )
 
 
 def drop(checkout: Checkout) -> bool:

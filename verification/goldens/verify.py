@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from verification.cases.case import Case
 from verification.goldens import provenance
 from verification.goldens.compare import golden_of, judge_goldens
+from verification.goldens.parse import GoldenFormatError
 from verification.goldens.platform import ANY
 from verification.goldens.provenance import Recording
 from verification.goldens.store import GoldenStore
@@ -22,6 +24,7 @@ DIFFERS = "differs"
 UNATTRIBUTED = "in no recording"
 MISSING = "recorded, but not there"
 WRONG_TREE = "of another relax/ than recorded"
+WRONG_PLATFORM = "of another platform than recorded"
 NO_CASE = "of no case"
 NO_OUTCOME = "not there in its baseline"
 FINE = (REPRODUCED, ELSEWHERE)
@@ -79,38 +82,58 @@ class Verification:
         )
 
 
-def verify(checkout: Checkout, store: GoldenStore, cases: Sequence[Case], key: str, outcomes: Outcomes) -> Verification:
-    """Records every golden that platform ``key`` can give anew and compares the bytes.
+def verify(
+    checkout: Checkout,
+    store: GoldenStore,
+    cases: Sequence[Case],
+    key: str,
+    outcomes: Outcomes,
+    *,
+    baseline: str | None = None,
+) -> Verification:
+    """Records every golden that platform ``key`` can give anew and compares the bytes; those of one ``baseline`` alone,
+    where it is given.
 
-    Provenance is held to account as well: each golden is in exactly one recording of its folder, each name stands for
-    a file, and the baseline's ``relax/`` is the tree that was recorded. Raises CheckoutError for a baseline that the
-    clone lacks, saying how to fetch it, and what `GoldenStore` and `provenance` raise for files that cannot be read.
+    Provenance is held to account as well, of all platforms: each golden is in exactly one recording of its folder, each
+    name stands for a file, and the baseline's ``relax/`` is the tree that was recorded. Raises CheckoutError for a
+    baseline that the clone lacks, saying how to fetch it, and what `GoldenStore` and `provenance` raise for files that
+    cannot be read.
     """
     checked: list[Checked] = []
-    by_recording: dict[Recording, list[tuple[str, str]]] = {}
+    baselines: dict[str, list[tuple[str, str]]] = {}
+    flaw = functools.cache(functools.partial(_flaw, checkout))
     for (case, platform), recordings in _recordings(store).items():
+        if baseline is not None and baseline not in [one.baseline for one in recordings]:
+            continue
         if store.text(case, platform) is None:
             checked.append(Checked(case, platform, recordings[0].baseline, MISSING, "its file was deleted"))
         elif not recordings:
             checked.append(Checked(case, platform, "", UNATTRIBUTED, "provenance.json beside it does not name it"))
+        elif (wrong := flaw(recordings[0], platform)) is not None:
+            checked.append(Checked(case, platform, recordings[0].baseline, *wrong))
         elif platform not in (ANY, key):
             checked.append(Checked(case, platform, recordings[0].baseline, ELSEWHERE))
         else:
-            by_recording.setdefault(recordings[0], []).append((case, platform))
-    baselines: dict[str, list[tuple[str, str]]] = {}
-    for recording, places in by_recording.items():
-        tree, recorded = checkout.tree("relax", checkout.commit(recording.baseline)), recording.relax_tree
-        if tree == recorded:
-            baselines.setdefault(recording.baseline, []).extend(places)
-        else:
-            detail = f"relax/ of {recording.baseline[:12]} is {tree[:12]}, recorded is {recorded[:12]}"
-            checked += [Checked(*place, recording.baseline, WRONG_TREE, detail) for place in places]
+            baselines.setdefault(recordings[0].baseline, []).append((case, platform))
     known = {case.id: case for case in cases}
-    for baseline, places in baselines.items():
-        asked = [known[case] for case, _ in places if case in known]
-        given = outcomes(baseline, asked)
-        checked += [_checked(store, place, baseline, known.get(place[0]), given, key) for place in places]
+    for commit, places in baselines.items():
+        given = outcomes(commit, [known[case] for case, _ in places if case in known])
+        checked += [_checked(store, place, commit, known.get(place[0]), given, key) for place in places]
     return Verification(tuple(sorted(checked, key=lambda one: (one.case, one.platform))))
+
+
+def _flaw(checkout: Checkout, recording: Recording, platform: str) -> tuple[str, str] | None:
+    """What is wrong with a recording that gave goldens of ``platform``, and the detail; None where nothing is."""
+    if platform not in (ANY, recording.platform):
+        return WRONG_PLATFORM, f"it lies under {platform}, recorded is {recording.platform}"
+    commit = checkout.commit(recording.baseline)
+    tree, recorded = checkout.tree("relax", commit), recording.relax_tree
+    if (commit, tree) == (recording.baseline, recorded):
+        return None
+    return (
+        WRONG_TREE,
+        f"relax/ of {recording.baseline[:12]} ({commit[:12]}) is {tree[:12]}, recorded is {recorded[:12]}",
+    )
 
 
 def _recordings(store: GoldenStore) -> dict[tuple[str, str], list[Recording]]:
@@ -140,7 +163,10 @@ def _checked(
     golden = golden_of(case, outcome, key)
     if golden.platform == place[1] and store.text(*place) == render(golden).encode():
         return Checked(*place, baseline, REPRODUCED)
-    recorded = store.read(*place)
+    try:
+        recorded = store.read(*place)
+    except GoldenFormatError as error:
+        return Checked(*place, baseline, DIFFERS, f"it cannot be read: {error}")
     assert recorded is not None, place
     differing = [one for one in judge_goldens(golden, recorded) if not one.agrees]
     if not differing:

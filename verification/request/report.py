@@ -82,7 +82,7 @@ def _some(names: tuple[str, ...]) -> str:
 def _remedy(statement: Statement) -> str:
     """What to do about complaints."""
     return (
-        "If it is meant: relax-verify golden regen --baseline HEAD, golden diff, golden accept, and amend the commit.\n"
+        "If it is meant: relax-verify golden regen --baseline HEAD, golden diff and accept; commit golden/ on top.\n"
         f"If not, see what moved: relax-verify diff {statement.changed.base[:12]}"
     )
 
