@@ -93,7 +93,7 @@ CUT = ("cp2", "cp2+padded", "dp2-cp2", "dp2-cp2+padded")
 WHOLE = ("one", "tp2", "pp2", "tp2-cp2")
 LOGITS = (
     "one", "one+bshd", "dp2", "dp3+bshd", "tp2", "tp2+bshd+padded", "cp2", "cp2+padded", "cp2+bshd", "cp2+bshd+padded",
-    "tp2-cp2+padded", "tp2-cp2+bshd", "dp2-cp2", "dp2-cp2+padded", "dp2-cp2+bshd+padded",
+    "tp2-cp2+padded", "tp2-cp2+bshd", "dp2-cp2", "dp2-cp2+padded", "dp2-cp2+bshd+padded", "pp2", "pp2+bshd",
 )  # fmt: skip
 PER_STAGE = {"advantage.normalize": "normalization", "policy.loss": "objective", "loss.reduce": "reduction"}
 

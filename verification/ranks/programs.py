@@ -89,7 +89,9 @@ def reduction(args: Any, inputs: dict[str, Any]) -> Arrays:
 
 @_program
 def log_probs(args: Any, inputs: dict[str, Any]) -> Arrays:
-    """Log-probs and entropy from this rank's logits, and the gradient of either's sum."""
+    """Log-probs and entropy from the logits of a rank of the last stage, and the gradient of either's sum."""
+    if not parallel().is_last_pipeline_stage:
+        return {}
     logits = inputs["logits"].requires_grad_()
     log_probs, entropy = log_probs_and_entropy(args, **inputs)
     arrays = {"log_probs": _joined(log_probs), "entropy": _joined(entropy)}
@@ -101,7 +103,12 @@ def log_probs(args: Any, inputs: dict[str, Any]) -> Arrays:
 
 @_program
 def policy_loss(args: Any, inputs: dict[str, Any]) -> Arrays:
-    """One policy step: this rank's addend of the loss and of each metric, and the gradient of its logits."""
+    """One policy step: this rank's addend of the loss and of each metric, and the gradient of its logits.
+
+    The last stage alone has logits.
+    """
+    if not parallel().is_last_pipeline_stage:
+        return {}
     logits = inputs["logits"].requires_grad_()
     batch = {name: value for name, value in inputs.items() if name != "logits"}
     loss, metrics = policy_loss_function(args, batch, logits)
