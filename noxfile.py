@@ -49,8 +49,8 @@ def reports(name: str, *kinds: str) -> list[str]:
 
 
 def run_tests(session: nox.Session, *arguments: str) -> None:
-    """pytest; the verdicts that tests ask for are no part of the summary of a CI step."""
-    session.run("pytest", *arguments, *reports("tests", "junit-xml"), env={"GITHUB_STEP_SUMMARY": None})
+    """pytest, with its report under the session's name."""
+    session.run("pytest", *arguments, *reports(f"{session.name}-tests", "junit-xml"))
 
 
 def require_capability(session: nox.Session) -> None:

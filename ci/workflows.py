@@ -106,13 +106,18 @@ def main(arguments: list[str]) -> int:
     made = workflows(tomllib.loads(MATRIX.read_text(encoding="utf-8")))
     if arguments == ["--check"]:
         there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.yml")}
+        there = {name: text for name, text in there.items() if name in made or text.startswith(HEADER)}
         differing = sorted(name for name in {*made, *there} if made.get(name) != there.get(name))
         for name in differing:
             print(f"{FOLDER / name} is not what {MATRIX} makes: python ci/workflows.py")
         return int(bool(differing))
+    if arguments:
+        print(f"{' '.join(arguments)}: there is only --check", file=sys.stderr)
+        return 2
     FOLDER.mkdir(parents=True, exist_ok=True)
     for path in FOLDER.glob("*.yml"):
-        path.unlink()
+        if path.read_text(encoding="utf-8").startswith(HEADER):
+            path.unlink()
     for name, text in made.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     return 0

@@ -141,9 +141,9 @@ def _check(options: argparse.Namespace) -> int:
             raise UsageError(str(error)) from error
     verb = "check" if options.subject == LIVE else shlex.join(["check", "--subject", options.subject])
     run = subject_named(options.subject).run
-    write_reports(options, lambda: check_document(report, cases, run, verb), lambda: as_json(report))
     if not alone(options):
         print_report(report, sys.stdout, quiet=options.quiet)
+    write_reports(options, lambda: check_document(report, cases, run, verb), lambda: as_json(report))
     return report.exit_code
 
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from verification.cases.case import Case
 from verification.judges.bits import judge_bits
-from verification.judges.comparison import Comparison
+from verification.judges.comparison import Comparison, largest
 from verification.judges.contract import judge_contract
 from verification.judges.rounding import judge_rounding
 from verification.report.sheets import Sheet, ulps
@@ -59,8 +59,8 @@ class Conformance:
         rows = []
         for (stage, algorithm), found in sorted(groups.items()):
             counts = Counter(one.finding for one in found)
-            largest = max((one.ulps for one in found if one.ulps is not None), default=None)
-            rows.append((stage, algorithm, str(len(found)), *(str(counts[name]) for name in FINDINGS), ulps(largest)))
+            most = largest(one.ulps for one in found)
+            rows.append((stage, algorithm, str(len(found)), *(str(counts[name]) for name in FINDINGS), ulps(most)))
         columns = ("stage", "algorithm", "cases", *FINDINGS, "largest ulps to exact")
         return Sheet(f"conformance of {self.subject}", columns, tuple(rows))
 
@@ -108,7 +108,7 @@ def _classify(case: Case, outcome: Outcome, reference: Outcome | None) -> tuple[
             return WRONG, None, _told(contract)
         return (DIALECT if contract else AGREES), None, _told(contract)
     rounding = [] if contract else judge_rounding(case, outcome)
-    distance = max((one.ulps for one in rounding if one.ulps is not None), default=None)
+    distance = largest(one.ulps for one in rounding)
     beyond = [one for one in rounding if not one.agrees]
     bits = judge_bits(case, outcome, reference, "reference") if reference is not None else []
     differing = [one for one in bits if not one.agrees]

@@ -52,7 +52,8 @@ def write_part(pending: Path, name: str, *, tensors: Mapping[str, torch.Tensor],
 def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
     """Makes the pending parts checkpoint ``step`` and gives its folder; with ``keep``, older ones beyond that many go.
 
-    A checkpoint of the same step is replaced.
+    A checkpoint of the same step is replaced, and those of later steps, left by a run that went on from an earlier one,
+    stay as they are.
     """
     root, files = pending.parent, {}
     try:
@@ -64,11 +65,13 @@ def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
         _sync_folder(pending)
         final, replaced = root / f"step-{step:08d}", root / f"replaced-{step:08d}"
         if final.exists():
+            shutil.rmtree(replaced, ignore_errors=True)  # what a killed process left
             final.rename(replaced)
         pending.rename(final)
         _sync_folder(root)
         shutil.rmtree(replaced, ignore_errors=True)
-        for old in checkpoints(root)[: -keep if keep else 0]:
+        until_now = [one for one in checkpoints(root) if one <= step]
+        for old in until_now[: -keep if keep else 0]:
             shutil.rmtree(root / f"step-{old:08d}")
     except OSError as error:
         raise _cannot_write(pending, error) from error

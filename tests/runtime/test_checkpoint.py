@@ -75,6 +75,26 @@ def test_keep(tmp_path: Path) -> None:
     assert checkpoints(tmp_path) == [2, 3]
 
 
+def test_keep_after_going_back(tmp_path: Path) -> None:
+    """A run that went on from an earlier step keeps what it writes, and the later steps of the run before it."""
+    for step in (10, 20, 30):
+        written(tmp_path, step)
+    folder = written(tmp_path, 11, keep=2)
+    assert folder.is_dir()
+    assert checkpoints(tmp_path) == [10, 11, 20, 30]
+    written(tmp_path, 12, keep=2)
+    assert checkpoints(tmp_path) == [11, 12, 20, 30]
+
+
+def test_again_after_a_kill_between(tmp_path: Path) -> None:
+    """What a process that was killed while it replaced a checkpoint left behind is no obstacle."""
+    written(tmp_path, 7).rename(tmp_path / "replaced-00000007")
+    written(tmp_path, 7)
+    written(tmp_path, 7)
+    assert checkpoints(tmp_path) == [7]
+    assert open_checkpoint(tmp_path).facts("data") == {"next": 2**60}
+
+
 def test_again(tmp_path: Path) -> None:
     """A checkpoint of the same step takes the place of the earlier one."""
     written(tmp_path)

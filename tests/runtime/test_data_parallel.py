@@ -10,6 +10,8 @@ from tests.runtime.rank_tasks import flattened, one_rollout
 from verification.ranks.layout import Layout
 from verification.ranks.pool import RankPool
 
+DEADLINE = 120.0  # seconds for a rollout on every rank, on a machine that is busy
+
 
 @pytest.mark.parametrize("algorithm", ["gdpo", "grpo", "ppo"])
 @pytest.mark.parametrize("size", [2, 4])
@@ -18,7 +20,11 @@ def test_ranks(pool: RankPool, algorithm: str, size: int) -> None:
     """All ranks end with the same weights and moments; samples are dealt once; advantages have the bits of one rank."""
     whole = one_rollout(algorithm)
     ranks = pool.run(
-        "tests.runtime.rank_tasks:one_rollout", [algorithm] * size, layout=Layout(dp=size), megatron=True
+        "tests.runtime.rank_tasks:one_rollout",
+        [algorithm] * size,
+        layout=Layout(dp=size),
+        megatron=True,
+        deadline=DEADLINE,
     ).values()
     dealt = {
         index: advantages
@@ -44,7 +50,9 @@ def test_ranks(pool: RankPool, algorithm: str, size: int) -> None:
 def test_repeatable(pool: RankPool) -> None:
     """Two ranks give the same bits in a second run."""
     first, second = (
-        pool.run("tests.runtime.rank_tasks:one_rollout", ["gdpo"] * 2, layout=Layout(dp=2), megatron=True).values()
+        pool.run(
+            "tests.runtime.rank_tasks:one_rollout", ["gdpo"] * 2, layout=Layout(dp=2), megatron=True, deadline=DEADLINE
+        ).values()
         for _ in range(2)
     )
     assert first == second
@@ -53,7 +61,7 @@ def test_repeatable(pool: RankPool) -> None:
 def test_one_rank_fails(pool: RankPool) -> None:
     """What is wrong with the batch of one rank is said on both, naming it, and neither waits for the other."""
     said = pool.run(
-        "tests.runtime.rank_tasks:broken_rollout", [1, 1], layout=Layout(dp=2), megatron=True, timeout=5.0
+        "tests.runtime.rank_tasks:broken_rollout", [1, 1], layout=Layout(dp=2), megatron=True, deadline=DEADLINE
     ).values()
     assert said[0] == said[1]
     assert "RankFailure" in said[0]

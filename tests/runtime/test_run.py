@@ -19,8 +19,8 @@ pytestmark = pytest.mark.usefixtures("alone")
 def test_every_algorithm(algorithm: str) -> None:
     """Two rollouts move the weights by finite steps, the critic's too where there is one."""
     run = SmallRun(arguments(algorithm))
-    before = run.bits()
     run.warm_up(3)
+    before = run.bits()
     for _ in range(2):
         run.train(run.sample())
     steps = 2 if run.args.global_batch_size == 16 else 4

@@ -145,7 +145,8 @@ def test_a_change_of_the_data_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert capsys.readouterr().out == ""
     (tmp_path / "check.yml").write_text((tmp_path / "check.yml").read_text().replace("60", "61", 1))
     (tmp_path / "nightly.yml").unlink()
-    (tmp_path / "extra.yml").write_text("")
+    (tmp_path / "extra.yml").write_text(HEADER)
+    (tmp_path / "own.yml").write_text("name: written by hand\n")
     assert main(["--check"]) == 1
     told = capsys.readouterr().out.splitlines()
     assert [tmp_path / name for name in ("check.yml", "extra.yml", "nightly.yml")] == [
@@ -153,6 +154,8 @@ def test_a_change_of_the_data_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ]
     assert main([]) == 0
     assert not (tmp_path / "extra.yml").exists()
+    assert (tmp_path / "own.yml").read_text() == "name: written by hand\n"
+    assert main(["--chekc"]) == 2
 
 
 def test_a_new_version_reaches_every_place():

@@ -20,12 +20,12 @@ from verification.explaining.arrays import arrays
 from verification.explaining.explanation import Explanation, Side, lay_open
 from verification.explaining.recorded import Recorded
 from verification.explaining.tables import sheets
-from verification.explaining.text import lines
 from verification.goldens.compare import default_store
 from verification.goldens.parse import GoldenFormatError
 from verification.goldens.platform import platform_key
 from verification.oracle import evaluate
 from verification.report.document import Sheet
+from verification.report.text import lines
 from verification.revisions.checkout import Checkout
 from verification.subjects.live import live_subject
 from verification.subjects.outcome import Failure, Outcome
@@ -262,8 +262,9 @@ def test_a_subject_that_lacks_the_case_gives_no_verdict(capsys: pytest.CaptureFi
     assert told.splitlines()[-1] == f"NO VERDICT: nothing was compared of {mine}"
 
 
-def test_a_case_of_a_bundle_is_explained(capsys: pytest.CaptureFixture[str], tmp_path):
+def test_a_case_of_a_bundle_is_explained(capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch):
     """--input takes a case that the corpus does not have: judged without a golden, and its command names the folder."""
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
     folder = tmp_path / "bundle"
     write_cases(folder, [CASE])
     assert main(["explain", "--input", str(folder)]) == 0

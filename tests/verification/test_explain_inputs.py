@@ -8,14 +8,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from flint import fmpq
 
 from verification.cases import corpus
 from verification.cases.case import Case
 from verification.cli import main
 from verification.explaining.inputs import case_as_data, case_sheets
-from verification.explaining.text import lines
-from verification.explaining.values import elements, scalar, tensor_of
+from verification.explaining.values import elements, exact, scalar, tensor_of
 from verification.report.as_json import strict_json
+from verification.report.text import lines
 
 
 def described(inputs: dict, **more) -> str:
@@ -113,7 +114,7 @@ def test_the_data_is_strict_and_complete():
         "bits": ["7fc00000", "3f800000"],
     }
     assert loaded["inputs"]["reward"]["bits"][0] == "fff0000000000000"
-    assert loaded["inputs"]["text"] == r"\ud800"
+    assert loaded["inputs"]["text"] == "\ud800"
     assert loaded["error"] == ["x"]
 
 
@@ -139,3 +140,9 @@ def test_show_prints_the_input_alone(capsys: pytest.CaptureFixture[str]):
     kept = json.loads(capsys.readouterr().out)["inputs"]["log_probs"][0]
     expected = torch.from_numpy(case.inputs["log_probs"][0]).view(torch.int32).tolist()
     assert expected == [int(word, 16) - (1 << 32) * (int(word, 16) >> 31) for word in kept["bits"]]
+
+
+def test_exact_values_have_more_digits_than_a_float():
+    """A rational is shown rounded at twenty digits, not at those of a double."""
+    assert exact(fmpq(1, 3)) == "0.33333333333333333333"
+    assert exact(fmpq(-7)) == "-7.0000000000000000000"

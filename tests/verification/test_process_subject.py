@@ -434,12 +434,12 @@ def test_the_child_ends_with_its_parent(player, number):
     assert is_alive(int(pid))
     parent.kill()
     parent.communicate()
-    assert gone(int(pid), 5)
+    assert gone(int(pid))
     assert not Path(temporary).exists()
 
 
 def test_subjects_run_in_threads_and_one_subject_serves_several(tmp_path):
-    """Two processes work at a time; calls of one subject from two threads wait for each other and get their own."""
+    """Calls of one subject from two threads wait for each other, and each gets its own results."""
     subjects = [
         ProcessSubject(source_of(tmp_path / f"x{factor}", {REDUCERS: PLAYER.replace("2 * v", f"{factor} * v")}))
         for factor in (2, 3)

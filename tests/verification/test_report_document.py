@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from verification.cases import find
+from verification.cases.case import Case
 from verification.check import run_check
 from verification.examine import subject_named
 from verification.judges.comparison import Comparison
@@ -102,7 +103,8 @@ def test_evidence_that_cannot_be_gathered_says_why():
 def test_a_problem_and_no_verdict_are_told():
     """A problem of the harness is a finding of its own kind, and the verdict line says that there is none."""
     report = Report("live", (), (Problem("loss.reduce/grpo/x", "rounding", "out of order"),), 1)
-    document = document_of(report, [], verb="check", sheets=(), facts=(), evidence=lambda case: ())
+    case = Case("loss.reduce/grpo/x", "loss.reduce", "grpo", {})
+    document = document_of(report, [case], verb="check", sheets=(), facts=(), evidence=lambda case: ())
     assert document.verdict == "NO VERDICT: the harness itself failed (1 problems), see above"
     (finding,) = document.problems
     assert (finding.stage, finding.algorithm, finding.what, finding.detail) == (
@@ -120,6 +122,9 @@ def test_findings_of_the_whole_are_run_again_whole():
     document = document_of(
         Report("live", (one,), (), 1), [], verb="check", sheets=(), facts=(), evidence=lambda case: ()
     )
+    assert document.findings[0].command == "relax-verify check"
+    report = Report("live", (), (Problem("-", "known weaknesses", "not seen"),), 1)
+    document = document_of(report, [], verb="check", sheets=(), facts=(), evidence=lambda case: ())
     assert document.findings[0].command == "relax-verify check"
 
 

@@ -12,9 +12,10 @@ import torch
 from verification.cases.case import Case
 from verification.diff.findings import CaseDiff, Diff
 from verification.diff.run import compare
-from verification.explaining.text import lines
 from verification.goldens.compare import golden_of
+from verification.goldens.digest import input_digest
 from verification.report.as_json import strict_json
+from verification.report.text import lines
 from verification.request import statement as request
 from verification.request.changed import CHANGED, GONE, INPUTS, NEW, REWRITTEN, Changed, GoldenChange
 from verification.request.report import as_dict, document_of, sheets
@@ -39,8 +40,15 @@ def difference(case: Case = CASES[0], after: Outcome = WANTED) -> CaseDiff:
     return found
 
 
+def made(change: tuple[str, ...], by_id: dict[str, Case]) -> GoldenChange:
+    """The change of a golden that was recorded from its case's inputs, unless ``change`` names others."""
+    case, platform, kind, *inputs = change
+    known = input_digest(by_id[case]) if case in by_id and kind != GONE else ""
+    return GoldenChange(case, platform, kind, inputs=inputs[0] if inputs else known)
+
+
 def stated(
-    *changes: tuple[str, str, str],
+    *changes: tuple[str, ...],
     differing: tuple[CaseDiff, ...] = (),
     standing: dict[str, Outcome] | None = None,
     recorded: dict[str, set[str]] | None = None,
@@ -52,7 +60,7 @@ def stated(
     changed = Changed(
         base="b" * 40,
         head="c" * 40,
-        goldens=tuple(GoldenChange(*change) for change in changes),
+        goldens=tuple(made(change, by_id) for change in changes),
         recorded={name: frozenset(platforms) for name, platforms in (recorded or {}).items()},
         frozen=(),
         relax=("relax/x.py",),
@@ -114,10 +122,13 @@ def test_a_difference_that_the_golden_held_already_is_settled():
         ((EVERYWHERE.id, "any", CHANGED), request.NOTHING_DIFFERS),
         ((CASES[1].id, HERE, GONE), request.STANDS),
         ((EVERYWHERE.id, "any", GONE), request.STANDS),
+        (("loss.reduce/grpo/of-no-case", HERE, NEW), request.NO_SUCH_CASE),
+        ((CASES[1].id, HERE, INPUTS, "sha256:of-something-else"), request.OTHER_INPUTS),
+        ((CASES[1].id, HERE, NEW, "sha256:of-something-else"), request.OTHER_INPUTS),
     ],
 )
 def test_a_golden_that_changed_for_nothing_is_a_complaint(change, what):
-    """A golden with another outcome, or gone, of a case that gives what it gave."""
+    """A golden with another outcome, or gone, of a case that gives what it gave; or one that fits no case."""
     found = stated((FIRST, HERE, CHANGED), change, differing=(difference(),), standing={FIRST: WANTED})
     assert [(change[0], what)] == [(one.case, one.what) for one in found.complaints]
     assert (found.exit_code, found.verdict) == (1, "VERDICT unstated (1)")

@@ -131,9 +131,9 @@ def print_diff(found: Diff, out: TextIO, *, quiet: bool = False) -> None:
     from verification.diff.evidence import evidence, smallest
     from verification.diff.report import command
     from verification.diff.tables import facts, sheets
-    from verification.explaining.text import lines
     from verification.report.document import Sheet
     from verification.report.terminal import print_sheets, print_verdict
+    from verification.report.text import lines
 
     if not quiet:
         for one in smallest(found):

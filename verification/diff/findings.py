@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from verification.cases.case import Case
 from verification.diff.ways import Way
-from verification.judges.comparison import Comparison
+from verification.judges.comparison import Comparison, largest
 from verification.report.summary import EQUIVALENT
 from verification.revisions.source import Source
 from verification.subjects.outcome import Outcome
@@ -27,7 +27,7 @@ class CaseDiff:
     @property
     def ulps(self) -> float | None:
         """The largest distance of any array, None where none was measured."""
-        return max((one.ulps for one in self.comparisons if one.ulps is not None), default=None)
+        return largest(one.ulps for one in self.comparisons)
 
 
 @dataclass(frozen=True)

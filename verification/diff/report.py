@@ -106,8 +106,7 @@ def as_dict(diff: Diff) -> dict[str, Any]:
 
 
 def _source(source: Source) -> dict[str, Any]:
-    known = {name: getattr(source, name) for name in ("name", "label", "kind", "commit", "relax_tree", "dirty")}
-    return known
+    return {name: getattr(source, name) for name in ("name", "label", "kind", "commit", "relax_tree", "dirty")}
 
 
 def _case(found: CaseDiff, diff: Diff) -> dict[str, Any]:
@@ -116,9 +115,13 @@ def _case(found: CaseDiff, diff: Diff) -> dict[str, Any]:
         "stage": found.case.stage,
         "algorithm": found.case.algorithm,
         "ulps": found.ulps,
-        "differences": [{"what": one.what, "ulps": one.ulps, "detail": one.detail} for one in found.comparisons],
+        "differences": _differences(found),
         "command": command(diff, found.case.id),
     }
+
+
+def _differences(found: CaseDiff) -> list[dict[str, Any]]:
+    return [{"what": one.what, "ulps": one.ulps, "detail": one.detail} for one in found.comparisons]
 
 
 def _group(group: GroupDiff, diff: Diff) -> dict[str, Any]:
@@ -136,7 +139,7 @@ def _shrunk(shrunk: Shrunk) -> dict[str, Any]:
         "size_of_origin": list(size(shrunk.origin)),
         "stopped": shrunk.stopped or None,
         "ulps": found.ulps,
-        "differences": [{"what": one.what, "ulps": one.ulps, "detail": one.detail} for one in found.comparisons],
+        "differences": _differences(found),
         "case": case_as_data(found.case),
         "a": outcome_as_dict(found.a),
         "b": outcome_as_dict(found.b),

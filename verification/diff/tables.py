@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from verification.diff.findings import A, B, Diff
+from verification.judges.comparison import largest
 from verification.report.document import Sheet
 from verification.report.sheets import ulps
 from verification.revisions.source import CHECKOUT, Source
@@ -25,7 +26,7 @@ def _groups(diff: Diff) -> Sheet:
         if one.differing
     ]
     if rows:
-        apart = max((one.ulps for one in diff.groups if one.ulps is not None), default=None)
+        apart = largest(one.ulps for one in diff.groups)
         rows.append(("total", "", str(diff.compared), str(len(diff.differing)), ulps(apart), ""))
     columns = ("stage", "algorithm", "cases", "differing", "largest ulps", "largest at")
     return Sheet("what differs", columns, tuple(rows), words=(0, 1, 5))

@@ -9,7 +9,7 @@ from verification.check import environment
 from verification.explaining.arrays import Alike, Array, arrays
 from verification.explaining.explanation import Explanation, Side
 from verification.explaining.inputs import case_as_data
-from verification.explaining.values import array_as_data, exact, printable
+from verification.explaining.values import array_as_data, exact
 from verification.oracle.exact import Exact
 from verification.subjects.outcome import Outcome
 
@@ -59,8 +59,8 @@ def outcome_as_dict(outcome: Outcome) -> dict[str, Any]:
     failure = outcome.failure
     return {
         "arrays": {name: array_as_data(tensor) for name, tensor in outcome.arrays.items()},
-        "texts": {name: printable(text) for name, text in outcome.texts.items()},
-        "failure": None if failure is None else {"kind": failure.kind, "message": printable(failure.message)},
+        "texts": dict(outcome.texts),
+        "failure": None if failure is None else {"kind": failure.kind, "message": failure.message},
         "changed_inputs": {path: array_as_data(tensor) for path, tensor in outcome.mutated.items()},
         "aliases": sorted(list(pair) for pair in outcome.aliases),
         "elsewhere": list(outcome.elsewhere),

@@ -40,8 +40,8 @@ def add_explain_commands(subparsers: Any) -> None:
 def _show(options: argparse.Namespace) -> int:
     case = _of_corpus(options.case)
     from verification.explaining.inputs import case_as_data, case_sheets
-    from verification.explaining.text import lines
     from verification.report.as_json import strict_json
+    from verification.report.text import lines
 
     write_json(options, lambda: strict_json(case_as_data(case)))
     if not alone(options):
@@ -60,8 +60,8 @@ def _explain(options: argparse.Namespace) -> int:
     from verification.explaining.explanation import lay_open
     from verification.explaining.page import document_of
     from verification.explaining.tables import sheets
-    from verification.explaining.text import lines
     from verification.report.as_json import strict_json
+    from verification.report.text import lines
 
     for name in options.subject:
         _known(subject_named, name)

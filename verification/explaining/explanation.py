@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from verification.cases.case import Case
 from verification.examine import FROZEN, LIVE, Examined, examine, guarded, subject_named
@@ -124,7 +125,9 @@ def lay_open(case: Case, subjects: Sequence[str] = (), *, bundle: str | None = N
     live = sides[0].outcome
     for side in sides[1:]:
         if side.outcome is not None and live is not None:
-            judged[side.name].comparisons += judge_bits(case, side.outcome, live, LIVE)
+            found, given = judged[side.name], side.outcome
+            step = partial(judge_bits, case, given, live, LIVE)
+            found.comparisons += guarded(found, case, "bits against live", step) or []
     if FROZEN not in judged:
         sides.append(_side(FROZEN, case))
     golden = Recorded("", "not recorded: a case of a bundle") if bundle is not None else recorded(case)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from verification.cases.case import Case
-from verification.explaining.values import array_as_data, elements, kind, printable, scalar, scalar_as_data, tensor_of
+from verification.explaining.values import array_as_data, elements, kind, scalar, scalar_as_data, tensor_of
 from verification.report.document import Sheet
 
 ENTRIES = 64  # of one list or array; the data has all of them
@@ -42,9 +42,9 @@ def _rows(name: str, value: Any) -> Iterator[tuple[str, str, str]]:
     elif isinstance(value, np.ndarray):
         yield name, *_array(value)
     elif isinstance(value, Mapping):
-        yield name, "", ", ".join(printable(f"{key}={_inline(item)}") for key, item in value.items())
+        yield name, "", ", ".join(f"{key}={_inline(item)}" for key, item in value.items())
     else:
-        yield name, "", printable(_inline(value))
+        yield name, "", _inline(value)
 
 
 def _array(value: np.ndarray) -> tuple[str, str]:
@@ -85,5 +85,5 @@ def _data(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return array_as_data(tensor_of(value))
     if isinstance(value, Mapping):
-        return {printable(str(key)): _data(item) for key, item in value.items()}
+        return {str(key): _data(item) for key, item in value.items()}
     return [_data(item) for item in value] if isinstance(value, list | tuple) else scalar_as_data(value)

@@ -9,7 +9,7 @@ import torch
 from verification.explaining.arrays import Alike, Array, arrays, changed_inputs
 from verification.explaining.explanation import Explanation, Side
 from verification.explaining.inputs import case_sheets
-from verification.explaining.values import elements, exact, kind, printable
+from verification.explaining.values import elements, exact, kind
 from verification.report.document import Sheet
 from verification.report.sheets import ulps
 
@@ -33,7 +33,7 @@ def sheets(explanation: Explanation, rows: int = ROWS) -> Iterator[Sheet]:
     yield _golden(explanation)
     yield _judges(explanation)
     differing = [
-        (name, one.judge, one.against, one.what, ulps(one.ulps), printable(one.detail))
+        (name, one.judge, one.against, one.what, ulps(one.ulps), one.detail)
         for name, found in explanation.judged.items()
         for one in found.comparisons
         if not one.agrees
@@ -42,7 +42,7 @@ def sheets(explanation: Explanation, rows: int = ROWS) -> Iterator[Sheet]:
         columns = ("subject", "judge", "against", "what", "ulps", "detail")
         yield Sheet(DIFFERENCES, columns, tuple(differing), words=(0, 1, 2, 3, 5))
     if explanation.found.problems:
-        cells = [(one.where, printable(one.message)) for one in explanation.found.problems]
+        cells = [(one.where, one.message) for one in explanation.found.problems]
         yield Sheet(PROBLEMS, ("where", "message"), tuple(cells))
     yield Sheet("run it again", ("",), tuple((command,) for command in explanation.commands), words=(0,))
 
@@ -52,7 +52,7 @@ def _ran(explanation: Explanation) -> dict:
 
 
 def _outcomes(explanation: Explanation) -> Sheet:
-    rows = [(side.name, printable(_summary(side))) for side in explanation.sides]
+    rows = [(side.name, _summary(side)) for side in explanation.sides]
     count = len(explanation.exact)
     rows.append(("oracle", f"exact values of {count} arrays" if count else "nothing to say on this case"))
     return Sheet("outcomes", ("", ""), tuple(rows))
@@ -140,7 +140,7 @@ def _texts(explanation: Explanation) -> Iterator[Sheet]:
         said: dict[str, list[str]] = {}
         for who, outcome in results.items():
             said.setdefault(outcome.texts.get(name, "missing"), []).append(who)
-        rows = tuple((" = ".join(names), printable(text)) for text, names in said.items())
+        rows = tuple((" = ".join(names), text) for text, names in said.items())
         yield Sheet(f"text {name}", ("", ""), rows)
 
 

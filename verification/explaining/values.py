@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from flint import arb, fmpq
+from flint import arb, ctx, fmpq
 
 from verification.goldens.values import NAMES, decimal, hex_digits, words
 
@@ -59,16 +59,12 @@ def scalar_as_data(value: Any) -> Any:
         return {"dtype": "float64", "shape": [], "values": [value], "bits": [struct.pack(">d", value).hex()]}
     if value is None or isinstance(value, bool | int | float):
         return value
-    return printable(value) if isinstance(value, str) else repr(value)
-
-
-def printable(text: str) -> str:
-    """Text with lone surrogates as escapes, which neither a pipe nor a file takes."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return value if isinstance(value, str) else repr(value)
 
 
 def exact(value: arb | fmpq | None) -> str:
     """A real number to more digits than any float has; ``-`` where the formula has no value to hold a float to."""
     if value is None:
         return "-"
-    return (value if isinstance(value, arb) else arb(value)).str(DIGITS, radius=False)
+    with ctx.workprec(4 * DIGITS):  # an fmpq becomes a ball of this precision
+        return (value if isinstance(value, arb) else arb(value)).str(DIGITS, radius=False)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from verification.goldens import provenance
-from verification.goldens.compare import judge_goldens
+from verification.goldens.compare import departure
 from verification.goldens.exchange import replacement
 from verification.goldens.guard import WritePermit
 from verification.goldens.platform import ANY
 from verification.goldens.provenance import Recording
 from verification.goldens.store import GoldenStore, write_atomically
 from verification.goldens.text import Golden
+from verification.judges.comparison import largest
 
 SAME, CHANGED = "same", "changed"
 KINDS = {
@@ -93,23 +93,16 @@ def _change(old: GoldenStore, golden: Golden, same: bool) -> Change:
         return Change(golden.case, golden.platform, "new")
     if before.inputs != golden.inputs:
         return Change(golden.case, golden.platform, "inputs")
-    differing = [finding for finding in judge_goldens(golden, before) if not finding.agrees]
-    if not differing:
+    found = departure(golden, before)
+    if found is None:
         return Change(golden.case, golden.platform, "rewritten")
-    detail = f"{differing[0].what}: {differing[0].detail}"
-    return Change(golden.case, golden.platform, CHANGED, largest(f.ulps for f in differing), detail)
+    return Change(golden.case, golden.platform, CHANGED, found.ulps, found.detail)
 
 
 def _present(store: GoldenStore, case: str, platform: str) -> Golden:
     golden = store.read(case, platform)
     assert golden is not None, (case, platform)
     return golden
-
-
-def largest(ulps: Iterable[float | None]) -> float | None:
-    """The largest distance; None where nothing was measured."""
-    measured = [math.inf if math.isnan(value) else value for value in ulps if value is not None]
-    return max(measured, default=None)
 
 
 def by_stage(found: Sequence[Change]) -> list[StageSummary]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from verification.cases.case import Case
 from verification.goldens.digest import input_digest
 from verification.goldens.guard import COMMAND
@@ -9,7 +11,7 @@ from verification.goldens.platform import platform_of
 from verification.goldens.store import GoldenStore
 from verification.goldens.text import Golden, render
 from verification.judges.bits import judge_bits
-from verification.judges.comparison import Comparison
+from verification.judges.comparison import Comparison, largest
 from verification.revisions.checkout import Checkout
 from verification.subjects.outcome import Outcome
 
@@ -33,14 +35,14 @@ def compare_with_golden(
     if text is None:
         return [_unrecorded(case, platform)] if store.has_platform(platform) else None
     golden = golden_of(case, outcome, key)
-    if text == _rendered(golden):  # there is one way to write an outcome: nothing is left to read
+    if text == rendered(golden):  # there is one way to write an outcome: nothing is left to read
         return judge_goldens(golden, golden)
     recorded = store.read(case.id, platform)
     assert recorded is not None, case.id
     return judge_goldens(golden, recorded)
 
 
-def _rendered(golden: Golden) -> bytes | None:
+def rendered(golden: Golden) -> bytes | None:
     """The text of a golden; None for an outcome that none could hold, which is for the judge to tell."""
     try:
         return render(golden).encode()
@@ -60,6 +62,22 @@ def judge_goldens(golden: Golden, recorded: Golden) -> list[Comparison]:
         return [_case_changed(golden, recorded, stage, algorithm)]
     case = Case(id=golden.case, stage=stage, algorithm=algorithm, inputs={})  # the judge needs its name, not its data
     return judge_bits(case, golden.outcome, recorded.outcome, AGAINST)
+
+
+@dataclass(frozen=True)
+class Departure:
+    """How one golden departs from another: the first finding, and the largest distance in ulps of all of them."""
+
+    detail: str
+    ulps: float | None
+
+
+def departure(golden: Golden, recorded: Golden) -> Departure | None:
+    """How ``golden`` departs from ``recorded``; None where the outcomes are the same."""
+    differing = [one for one in judge_goldens(golden, recorded) if not one.agrees]
+    if not differing:
+        return None
+    return Departure(f"{differing[0].what}: {differing[0].detail}", largest(one.ulps for one in differing))
 
 
 def default_store() -> GoldenStore:

@@ -10,7 +10,7 @@ from verification.diff.evidence import laid_open
 from verification.explaining.explanation import Side
 from verification.goldens.changes import CHANGED, KINDS, SAME, Change, by_stage
 from verification.goldens.store import GoldenStore
-from verification.goldens.verify import FINE, Verification
+from verification.goldens.verify import ELSEWHERE, FINE, Verification
 from verification.report.document import Document, Finding, Sheet, Tried, foremost
 from verification.report.histograms import by_distance
 from verification.report.sheets import ulps
@@ -107,7 +107,7 @@ def verification_document(found: Verification, platform: str, elapsed: float) ->
         )
         for one in found.wrong
     )
-    tried = tuple(Tried(one.case, one.stage, "" if one.found != FINE[1] else one.found) for one in found.checked)
+    tried = tuple(Tried(one.case, one.stage, one.found if one.found == ELSEWHERE else "") for one in found.checked)
     facts = (("platform", platform), ("goldens", str(len(found.checked))), ("elapsed", f"{elapsed:.1f} s"))
     return Document(
         "relax-verify golden verify",

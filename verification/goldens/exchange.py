@@ -80,5 +80,7 @@ def staging_folder(checkout: Checkout) -> Path:
         if path.is_symlink():
             raise WriteRefused(f"{path} is a link, and may lead outside {checkout.root}: remove it")
     staging.mkdir(exist_ok=True)
-    (staging / ".gitignore").write_text("*\n", encoding="utf-8")
+    ignored = staging / ".gitignore"
+    if not ignored.is_file() or ignored.read_text(encoding="utf-8") != "*\n":  # a kill while it is empty shows all
+        ignored.write_text("*\n", encoding="utf-8")
     return staging

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from verification.cases.case import Case
 from verification.goldens import provenance
-from verification.goldens.compare import golden_of, judge_goldens
+from verification.goldens.compare import departure, golden_of, rendered
 from verification.goldens.parse import GoldenFormatError
 from verification.goldens.platform import ANY
 from verification.goldens.provenance import Recording
 from verification.goldens.store import GoldenStore
-from verification.goldens.text import render
 from verification.revisions.checkout import Checkout
 from verification.subjects.outcome import Outcome
 
@@ -102,19 +101,19 @@ def verify(
     checked: list[Checked] = []
     baselines: dict[str, list[tuple[str, str]]] = {}
     flaw = functools.cache(functools.partial(_flaw, checkout))
-    for (case, platform), recordings in _recordings(store).items():
-        if baseline is not None and baseline not in [one.baseline for one in recordings]:
+    for (case, platform), recording in _recordings(store).items():
+        if baseline is not None and (recording is None or recording.baseline != baseline):
             continue
-        if store.text(case, platform) is None:
-            checked.append(Checked(case, platform, recordings[0].baseline, MISSING, "its file was deleted"))
-        elif not recordings:
+        if recording is None:
             checked.append(Checked(case, platform, "", UNATTRIBUTED, "provenance.json beside it does not name it"))
-        elif (wrong := flaw(recordings[0], platform)) is not None:
-            checked.append(Checked(case, platform, recordings[0].baseline, *wrong))
+        elif store.text(case, platform) is None:
+            checked.append(Checked(case, platform, recording.baseline, MISSING, "its file was deleted"))
+        elif (wrong := flaw(recording, platform)) is not None:
+            checked.append(Checked(case, platform, recording.baseline, *wrong))
         elif platform not in (ANY, key):
-            checked.append(Checked(case, platform, recordings[0].baseline, ELSEWHERE))
+            checked.append(Checked(case, platform, recording.baseline, ELSEWHERE))
         else:
-            baselines.setdefault(recordings[0].baseline, []).append((case, platform))
+            baselines.setdefault(recording.baseline, []).append((case, platform))
     known = {case.id: case for case in cases}
     for commit, places in baselines.items():
         given = outcomes(commit, [known[case] for case, _ in places if case in known])
@@ -136,14 +135,17 @@ def _flaw(checkout: Checkout, recording: Recording, platform: str) -> tuple[str,
     )
 
 
-def _recordings(store: GoldenStore) -> dict[tuple[str, str], list[Recording]]:
-    """The recordings that name each golden, by case and platform; those that name no file included."""
-    named: dict[tuple[str, str], list[Recording]] = {place: [] for place in store.entries()}
+def _recordings(store: GoldenStore) -> dict[tuple[str, str], Recording | None]:
+    """The recording of each golden, by case and platform, and of names without a file.
+
+    `provenance.read` refuses a golden of two recordings.
+    """
+    named: dict[tuple[str, str], Recording | None] = dict.fromkeys(store.entries())
     for path in sorted(store.root.glob(f"*/*/*/{provenance.FILE}")):
         stage, algorithm, platform, _ = path.relative_to(store.root).parts
         for recording, names in provenance.read(path.parent).items():
             for name in names:
-                named.setdefault((f"{stage}/{algorithm}/{name}", platform), []).append(recording)
+                named[f"{stage}/{algorithm}/{name}", platform] = recording
     return named
 
 
@@ -161,17 +163,17 @@ def _checked(
     if outcome is None:
         return Checked(*place, baseline, NO_OUTCOME, "the revision lacks the call or the algorithm")
     golden = golden_of(case, outcome, key)
-    if golden.platform == place[1] and store.text(*place) == render(golden).encode():
+    if golden.platform == place[1] and store.text(*place) == rendered(golden):
         return Checked(*place, baseline, REPRODUCED)
     try:
         recorded = store.read(*place)
     except GoldenFormatError as error:
         return Checked(*place, baseline, DIFFERS, f"it cannot be read: {error}")
     assert recorded is not None, place
-    differing = [one for one in judge_goldens(golden, recorded) if not one.agrees]
-    if not differing:
+    found = departure(golden, recorded)
+    if found is None:
         return Checked(*place, baseline, DIFFERS, "the same outcome in another text")
-    return Checked(*place, baseline, DIFFERS, f"{differing[0].what}: {differing[0].detail}", differing[0].ulps)
+    return Checked(*place, baseline, DIFFERS, found.detail, found.ulps)
 
 
 def outcomes_of_revisions(checkout: Checkout, progress: Callable[[int, int], None]) -> Outcomes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -23,3 +24,8 @@ class Comparison:
     agrees: bool
     ulps: float | None = None
     detail: str = ""
+
+
+def largest(ulps: Iterable[float | None]) -> float | None:
+    """The largest distance; None where nothing was measured."""
+    return max((value for value in ulps if value is not None), default=None)

@@ -86,7 +86,6 @@ def _run(options: argparse.Namespace, cases: list[RankCase]) -> int:
 def explain_rank_case(options: argparse.Namespace) -> int:
     """Runs one rank case and shows all there is to see; the exit status of the verb ``explain``."""
     from verification.cli import UsageError
-    from verification.explaining.text import lines
     from verification.ranks.cases import rank_cases
     from verification.ranks.explain import as_dict, document_of, sheets
     from verification.ranks.judge import judge_run
@@ -95,6 +94,7 @@ def explain_rank_case(options: argparse.Namespace) -> int:
     from verification.ranks.run import run_case
     from verification.report.as_json import strict_json
     from verification.report.outputs import alone, write_reports
+    from verification.report.text import lines
     from verification.selection import closest
 
     if options.subject:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from verification.cases.case import Case
-from verification.judges.comparison import Comparison
 from verification.report.document import PROBLEM, Document, Finding, Lines, Sheet, Tried, foremost
 from verification.report.histograms import EXACT, histograms
 from verification.report.sheets import facts, findings_sheets
@@ -16,7 +15,6 @@ from verification.report.summary import Report
 from verification.subjects.outcome import Outcome
 
 Evidence = tuple[Sheet | Lines, ...]
-WHOLE = ("parity", "lock")  # judges of what belongs to no single case
 
 
 def check_document(report: Report, cases: Sequence[Case], run: Callable[[Case], Outcome | None], verb: str) -> Document:
@@ -47,7 +45,8 @@ def document_of(
 
     ``evidence`` lays one case open, ``measured`` is what the formulas' distances are called.
     """
-    findings = list(_findings(report, verb))
+    known = {case.id: case for case in cases}
+    findings = list(_findings(report, verb, known))
     judged = {one.case for one in report.comparisons} | {one.case for one in report.problems}
     return Document(
         title=f"relax-verify {verb}",
@@ -55,7 +54,7 @@ def document_of(
         exit_code=report.exit_code,
         facts=tuple(facts),
         sheets=tuple(sheet for sheet in sheets if sheet.rows),
-        findings=tuple(_with_evidence(findings, {case.id: case for case in cases}, evidence)),
+        findings=tuple(_with_evidence(findings, known, evidence)),
         histograms=histograms(report, measured),
         tried=tuple(
             Tried(case.id, case.stage, "" if case.id in judged else f"not there in {report.subject}") for case in cases
@@ -63,21 +62,22 @@ def document_of(
     )
 
 
-def _findings(report: Report, verb: str) -> Iterator[Finding]:
+def _findings(report: Report, verb: str, cases: Mapping[str, Case]) -> Iterator[Finding]:
     """Differences by case, then the problems of the harness."""
     for one in sorted(report.differences, key=lambda one: one.case):
         what = f"{one.judge} against {one.against}: {one.what}"
-        yield Finding(one.case, one.stage, one.algorithm, what, one.detail, one.ulps, command=_command(verb, one))
+        yield Finding(
+            one.case, one.stage, one.algorithm, what, one.detail, one.ulps, command=_command(verb, one.case, cases)
+        )
     for problem in report.problems:
-        stage, _, rest = problem.case.partition("/")
-        algorithm = rest.partition("/")[0]
-        command = shlex.join(["relax-verify", *shlex.split(verb), "--case", glob.escape(problem.case)])
+        case, command = cases.get(problem.case), _command(verb, problem.case, cases)
+        stage, algorithm = (case.stage, case.algorithm) if case is not None else ("", "")
         yield Finding(problem.case, stage, algorithm, problem.where, problem.message, kind=PROBLEM, command=command)
 
 
-def _command(verb: str, one: Comparison) -> str:
-    """What runs the case of a comparison again; parity and the lock belong to the whole."""
-    only = [] if one.judge in WHOLE else ["--case", glob.escape(one.case)]
+def _command(verb: str, case: str, cases: Mapping[str, Case]) -> str:
+    """What runs a case again; what is found of no case, as parity and the lock, belongs to the whole."""
+    only = ["--case", glob.escape(case)] if case in cases else []
     return shlex.join(["relax-verify", *shlex.split(verb), *only])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from verification.cases.case import Case
 from verification.examine import FROZEN, subject_named
@@ -34,14 +35,23 @@ def evidence(case: Case, subject: str, run: Callable[[Case], Outcome | None]) ->
     return (*made[about:], *made[:about])
 
 
+def _recordings_of(folder: Path) -> provenance.Provenance:
+    """The recordings of a folder; none where they cannot be read, which the judge of its goldens tells."""
+    try:
+        return provenance.read(folder)
+    except provenance.ProvenanceError:
+        return {}
+
+
 def recordings(cases: Sequence[Case], platform: str) -> Sheet:
     """Where the goldens of these cases come from, one line a recording."""
     root = default_store().root
     counts: Counter[provenance.Recording] = Counter()
+    names = {case.id.rpartition("/")[2] for case in cases}
     for stage, algorithm in {(case.stage, case.algorithm) for case in cases}:
         for key in (EVERYWHERE, platform):
-            for recording, goldens in provenance.read(root / stage / algorithm / key).items():
-                counts[recording] += len(goldens)
+            for recording, goldens in _recordings_of(root / stage / algorithm / key).items():
+                counts[recording] += len(goldens & names)
     rows = tuple(
         (one.baseline[:SHORT], one.relax_tree[:SHORT], one.platform, one.torch, str(count), one.command)
         for one, count in sorted(counts.items())

@@ -14,13 +14,12 @@ from markupsafe import Markup
 
 from verification.report.document import DIFFERENCE, PROBLEM, Document, Finding, Histogram, Sheet, foremost
 from verification.report.plots import plot
-from verification.report.sheets import ulps
+from verification.report.sheets import is_bad, ulps
 from verification.report.visible import visible
 
 TEMPLATES = Path(__file__).parent / "templates"
 BANNERS = {0: ("holds", "✓"), 1: ("differs", "✗")}
 UNKNOWN = ("unknown", "?")
-COUNTS_OF_BAD = ("differences", "differing", "differs", "problems")
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def html_page(document: Document) -> str:
         plot=lambda histogram, name: Markup(plot(histogram, name)),
         ulps=ulps,
         counted=counted,
-        is_bad=_is_bad,
+        is_bad=is_bad,
     )
 
 
@@ -122,10 +121,3 @@ def _not_there(document: Document) -> dict[str, list[str]]:
         if one.skipped:
             reasons.setdefault(one.skipped, []).append(one.case)
     return reasons
-
-
-def _is_bad(sheet: Sheet, row: Sequence[str]) -> bool:
-    """Whether a line of a table counts something that differs."""
-    return any(
-        name in COUNTS_OF_BAD and cell not in ("", "0", "-") for name, cell in zip(sheet.columns, row, strict=True)
-    )

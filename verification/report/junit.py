@@ -49,7 +49,10 @@ def _by_stage(document: Document) -> dict[str, dict[str, Result]]:
         found[finding.case].append(finding)
     named = (Tried(one.case, one.stage) for one in document.findings)
     stages: dict[str, dict[str, Result]] = defaultdict(dict)
-    for one in {one.case: one for one in chain(named, document.tried)}.values():
+    by_case: dict[str, Tried] = {}
+    for one in chain(document.tried, named):
+        by_case.setdefault(one.case, one)
+    for one in by_case.values():
         stages[one.stage or "-"][one.case] = _result(found.get(one.case, ()), one.skipped)
     if document.exit_code == 2 and not document.problems:
         stages[NO_VERDICT][document.title] = ("error", document.verdict, "")

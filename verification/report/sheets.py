@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from verification.judges.comparison import largest
 from verification.report.document import Sheet
 from verification.report.summary import Measured, Report, Tally
+
+COUNTS_OF_BAD = ("differences", "differing", "differs", "problems")
 
 
 def sheets(report: Report) -> list[Sheet]:
@@ -37,9 +40,9 @@ def stage_sheet(
     cells = [
         (*names, str(row.cases), str(row.comparisons), str(row.differences), ulps(row.ulps)) for names, row in rows
     ]
-    largest = max((row.ulps for _, row in rows if row.ulps is not None), default=None)
+    most = largest(row.ulps for _, row in rows)
     comparisons, differences = len(report.comparisons), len(report.differences)
-    total = ("total", "", str(report.cases), str(comparisons), str(differences), ulps(largest))
+    total = ("total", "", str(report.cases), str(comparisons), str(differences), ulps(most))
     columns = ("stage", part, "cases", "comparisons", "differences", distance)
     return Sheet(title, columns, (*cells, total))
 
@@ -108,3 +111,10 @@ def ulps(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.0f}" if value < 1e6 and value == int(value) else f"{value:.3g}"
+
+
+def is_bad(sheet: Sheet, row: Sequence[str]) -> bool:
+    """Whether a line of a table counts something that differs."""
+    return any(
+        name in COUNTS_OF_BAD and cell not in ("", "0", "-") for name, cell in zip(sheet.columns, row, strict=True)
+    )

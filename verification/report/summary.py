@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from verification.judges.comparison import Comparison
+from verification.judges.comparison import Comparison, largest
 from verification.weaknesses import Shown
 
 EQUIVALENT = "VERDICT equivalent"
@@ -76,7 +76,7 @@ def tallied(
                 len({comparison.case for comparison in found}),
                 len(found),
                 sum(not comparison.agrees for comparison in found),
-                _largest(comparison.ulps for comparison in found if comparison.judge != "rounding"),
+                largest(comparison.ulps for comparison in found if comparison.judge != "rounding"),
             ),
         )
         for name, found in sorted(groups.items())
@@ -165,10 +165,6 @@ class Report:
             tally[0] += 1
             tally[1] += not comparison.agrees
         return [(judge, against, tally[0], tally[1]) for (judge, against), tally in sorted(counts.items())]
-
-
-def _largest(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def merge_measured(found: Iterable[Measured]) -> tuple[Measured, ...]:

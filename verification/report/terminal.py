@@ -11,8 +11,10 @@ from typing import IO, TYPE_CHECKING
 
 from verification.judges.comparison import Comparison
 from verification.report.document import Sheet
-from verification.report.sheets import sheets
+from verification.report.sheets import is_bad, sheets
 from verification.report.summary import Problem, Report
+from verification.report.text import plain
+from verification.report.visible import visible
 
 if TYPE_CHECKING:
     from verification.conform import Conformance
@@ -65,7 +67,7 @@ def difference_lines(differences: tuple[Comparison, ...]) -> list[str]:
         about_any = one.detail.replace(one.case, "CASE")
         if about_any not in told:
             told.add(about_any)
-            lines.append(f"    {one.detail}")
+            lines.append(f"    {visible(one.detail)}")
     whole = next((one.case for one in differences if one.judge not in ("parity", "lock")), None)
     if whole is not None:
         lines.append(f"    see one whole: relax-verify explain '{whole}'")
@@ -76,24 +78,10 @@ def difference_lines(differences: tuple[Comparison, ...]) -> list[str]:
 
 def problem_lines(problems: tuple[Problem, ...]) -> list[str]:
     """The first few problems of the harness."""
-    lines = [f"PROBLEM {one.case}: {one.where}: {one.message}" for one in problems[:SHOWN]]
+    lines = [f"PROBLEM {one.case}: {one.where}: {visible(one.message)}" for one in problems[:SHOWN]]
     if len(problems) > SHOWN:
         lines.append(f"... and {len(problems) - SHOWN} more problems: --json FILE lists them all")
     return lines
-
-
-def plain(sheet: Sheet) -> str:
-    """A table in plain text: columns aligned, two spaces between them, the title above."""
-    grid = [row for row in (sheet.columns, *sheet.rows) if any(row)]
-    widths = [max(len(row[column]) for row in grid) for column in range(len(sheet.columns))]
-    lines = [sheet.title, "-" * len(sheet.title)]
-    for row in grid:
-        cells = [
-            cell.ljust(width) if column in sheet.words else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines) + "\n"
 
 
 @contextlib.contextmanager
@@ -127,13 +115,18 @@ def _rich_table(sheet: Sheet):
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=sheet.title, title_justify="left", show_header=any(sheet.columns))
+    caption = visible(sheet.note) or None
+    table = Table(
+        title=visible(sheet.title),
+        title_justify="left",
+        show_header=any(sheet.columns),
+        caption=caption,
+        caption_justify="left",
+    )
     for column, name in enumerate(sheet.columns):
         table.add_column(name, justify="left" if column in sheet.words else "right", overflow="fold")
-    bad = sheet.columns.index("differences") if "differences" in sheet.columns else None
     for row in sheet.rows:
-        style = "red" if bad is not None and row[bad] != "0" else ""
-        table.add_row(*(Text(cell) for cell in row), style=style)
+        table.add_row(*(Text(visible(cell)) for cell in row), style="red" if is_bad(sheet, row) else "")
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from verification.goldens.compare import judge_goldens
+from verification.goldens.compare import departure
 from verification.goldens.parse import GoldenFormatError, parse
 from verification.revisions.checkout import Checkout, CheckoutError
 
@@ -16,12 +16,16 @@ INPUTS, REWRITTEN = "recorded from other inputs", "same outcome, other text"
 
 @dataclass(frozen=True)
 class GoldenChange:
-    """One golden that is not what it was; ``detail`` says of another outcome how it differs from the old one."""
+    """One golden that is not what it was; ``detail`` says of another outcome how it differs from the old one.
+
+    ``inputs`` is the digest of what it says that it was recorded from, empty for one that is gone.
+    """
 
     case: str
     platform: str
     kind: str
     detail: str = ""
+    inputs: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,14 +102,14 @@ def _golden(case: str, platform: str, path: str, old: bytes | None, new: bytes |
         return GoldenChange(case, platform, GONE)
     golden = parse(new, f"{GOLDEN}/{path}")
     if old is None:
-        return GoldenChange(case, platform, NEW)
+        return GoldenChange(case, platform, NEW, inputs=golden.inputs)
     try:
         recorded = parse(old, f"{GOLDEN}/{path}")
     except GoldenFormatError as error:  # what is mended here
-        return GoldenChange(case, platform, CHANGED, f"what it was cannot be read: {error}")
+        return GoldenChange(case, platform, CHANGED, f"what it was cannot be read: {error}", golden.inputs)
     if golden.inputs != recorded.inputs:
-        return GoldenChange(case, platform, INPUTS)
-    differing = [one for one in judge_goldens(golden, recorded) if not one.agrees]
-    if not differing:
-        return GoldenChange(case, platform, REWRITTEN)
-    return GoldenChange(case, platform, CHANGED, f"{differing[0].what}: {differing[0].detail}")
+        return GoldenChange(case, platform, INPUTS, inputs=golden.inputs)
+    found = departure(golden, recorded)
+    if found is None:
+        return GoldenChange(case, platform, REWRITTEN, inputs=golden.inputs)
+    return GoldenChange(case, platform, CHANGED, found.detail, golden.inputs)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from verification.request.statement import Statement
     from verification.revisions.checkout import Checkout
 
-LOOKED_AT = ("relax/", "golden/", "verification/")
+LOOKED_AT = ("relax", "golden", "verification")
 
 
 def add_request_command(subparsers: Any) -> None:
@@ -37,10 +37,9 @@ def add_request_command(subparsers: Any) -> None:
 def _request(options: argparse.Namespace) -> int:
     from verification.cases import corpus
     from verification.cli import UsageError
-    from verification.explaining.text import lines
     from verification.goldens.parse import GoldenFormatError
     from verification.report.as_json import strict_json
-    from verification.report.terminal import progress_bar
+    from verification.report.terminal import print_sheets, print_verdict, progress_bar
     from verification.request.report import as_dict, document_of, sheets
     from verification.revisions.checkout import Checkout, CheckoutError
     from verification.subjects.process import SubjectFailed
@@ -54,9 +53,8 @@ def _request(options: argparse.Namespace) -> int:
     write_reports(options, lambda: document_of(statement), lambda: strict_json(as_dict(statement)))
     if not alone(options):
         if not options.quiet:
-            sys.stdout.writelines(f"{line}\n" for line in lines(sheets(statement)))
-            sys.stdout.write("\n")
-        sys.stdout.write(f"{statement.verdict}\n")
+            print_sheets(sheets(statement), sys.stdout)
+        print_verdict(statement.verdict, sys.stdout, holds=statement.exit_code == 0)
     return statement.exit_code
 
 
@@ -80,27 +78,29 @@ def request_check(
     start, head = checkout.fork(base), checkout.commit()
     if start == head:
         raise CheckoutError(f"HEAD ({head[:12]}) has nothing that {base} has not: there is no change to state")
-    loose = [line for line in checkout.changes() if line[3:].strip('"').startswith(LOOKED_AT)]
+    loose = checkout.changes(LOOKED_AT)
     if loose:
         raise CheckoutError(
             f"a request is made of commits, and {loose[0][3:]} is not committed: commit or stash it first"
         )
-    diff, key = _diff(start, checkout, cases, progress), platform_key()
+    diff, key = _diff(start, head, checkout, cases, progress), platform_key()
     store = GoldenStore(checkout.golden)
     goldens = {one.case.id: store.read(one.case.id, platform_of(one.case, key)) for one in diff.differing}
     standing = {name: golden for name, golden in goldens.items() if golden is not None}
     return state(changed(checkout, start, head), diff, cases, key, standing)
 
 
-def _diff(base: str, checkout: Checkout, cases: Sequence[Case], progress: Callable[[int, int], None]) -> Diff:
-    """What differs between a commit and the working tree; nothing has to run where ``relax/`` is the same."""
+def _diff(
+    base: str, head: str, checkout: Checkout, cases: Sequence[Case], progress: Callable[[int, int], None]
+) -> Diff:
+    """What differs between two commits; nothing has to run where ``relax/`` is the same."""
     from verification.check import environment
     from verification.diff.findings import Diff
     from verification.diff.run import run_diff
-    from verification.revisions.source import of_revision, working_tree
+    from verification.revisions.source import of_revision
     from verification.subjects.process import ProcessSubject
 
-    a, b = of_revision(base, checkout), working_tree(checkout)
+    a, b = of_revision(base, checkout), of_revision(head, checkout)
     if a.relax_tree == b.relax_tree:
         return Diff(a, b, len(cases), same_tree=a.relax_tree, environment=environment())
     with ProcessSubject(a) as one, ProcessSubject(b) as other:

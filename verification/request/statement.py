@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from verification.cases.case import Case
 from verification.diff.findings import CaseDiff, Diff
-from verification.goldens.compare import golden_of, judge_goldens
+from verification.goldens.compare import departure, golden_of
+from verification.goldens.digest import input_digest
 from verification.goldens.parse import Golden
 from verification.goldens.platform import ANY, platform_of
 from verification.request.changed import CHANGED, GONE, INPUTS, NEW, REWRITTEN, Changed, GoldenChange
@@ -23,6 +24,8 @@ ELSEWHERE, UNRECORDED = "its golden of another platform changed, to be judged th
 UNCHANGED = "differs, but its golden did not change"
 REMOVED = "differs, and its golden was removed"
 OTHERWISE = "differs, and its golden changed, but holds another outcome"
+NO_SUCH_CASE = "it is the golden of no case"
+OTHER_INPUTS = "its golden was recorded from inputs that are not the case's"
 NOTHING_DIFFERS = "its golden changed, but nothing differs"
 STANDS = "its golden was removed, but the case stands"
 # How a golden that changed without a difference is settled.
@@ -105,7 +108,7 @@ def state(changed: Changed, diff: Diff, cases: Sequence[Case], key: str, standin
     for one in changed.goldens:
         if one.case not in differing:
             word = _only_recorded(one, known.get(one.case), one.case in lacking, key)
-            if word in (NOTHING_DIFFERS, STANDS):
+            if word in (NOTHING_DIFFERS, STANDS, NO_SUCH_CASE, OTHER_INPUTS):
                 complaints.append(_complaint(one.case, word, one.detail))
             else:
                 settled.setdefault(word, []).append(one.case)
@@ -126,10 +129,10 @@ def _differing(
         if any(one.kind in (NEW, CHANGED, INPUTS) for one in goldens.values()):
             return ELSEWHERE, ""
         return (UNCHANGED, f"that of platform {', '.join(sorted(recorded))}") if recorded else (UNRECORDED, "")
-    wrong = [one for one in judge_goldens(golden_of(found.case, found.b, key), standing) if not one.agrees]
+    wrong = departure(golden_of(found.case, found.b, key), standing)
     moved = change is not None and change.kind in (NEW, CHANGED, INPUTS)
-    if wrong:
-        return (OTHERWISE if moved else UNCHANGED), f"{wrong[0].what}: {wrong[0].detail}"
+    if wrong is not None:
+        return (OTHERWISE if moved else UNCHANGED), wrong.detail
     return (STATED if moved else HELD), ""
 
 
@@ -139,6 +142,10 @@ def _only_recorded(one: GoldenChange, case: Case | None, lacking: bool, key: str
         return NOT_HERE
     if one.kind == GONE:
         return NO_CASE if case is None or platform_of(case, key) != one.platform else STANDS
+    if case is None:
+        return NO_SUCH_CASE
+    if one.inputs != input_digest(case):
+        return OTHER_INPUTS
     if lacking:
         return NOT_COMPARED
     return {NEW: RECORDED, INPUTS: ANEW, REWRITTEN: OTHER_TEXT}.get(one.kind, NOTHING_DIFFERS)

@@ -81,9 +81,10 @@ class Checkout:
             place = start + size + 1
         return contents
 
-    def changes(self, *, outside: str | None = None) -> list[str]:
-        """What differs from HEAD, untracked files included, one ``XY path`` a line; ``outside`` leaves a folder out."""
-        paths = ["."] if outside is None else [".", f":(exclude){outside}"]
+    def changes(self, inside: Sequence[str] = (".",), *, outside: str | None = None) -> list[str]:
+        """What differs from HEAD below ``inside``, untracked files included, one ``XY path`` a line; ``outside`` leaves
+        a folder out."""
+        paths = [*inside] if outside is None else [*inside, f":(exclude){outside}"]
         return self._git("status", "--porcelain", "--untracked-files=all", "--", *paths).splitlines()
 
     def _is_shallow(self) -> bool:

@@ -60,7 +60,7 @@ def files_of_folder(folder: Path, *, compiled: bool = False) -> Files:
     A link, or anything else that is no plain file, is a CheckoutError.
     """
     files: dict[str, File] = {}
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_unreadable):
         if not compiled:
             folders[:] = [name for name in folders if name != _COMPILED]
             names = [name for name in names if not name.endswith(".pyc")]
@@ -71,6 +71,10 @@ def files_of_folder(folder: Path, *, compiled: bool = False) -> Files:
             elif not stat.S_ISDIR(mode):
                 raise CheckoutError(f"{path} is a link or no plain file, and may lead outside {folder}: refused")
     return files
+
+
+def _unreadable(error: OSError) -> None:
+    raise CheckoutError(f"{error.filename} cannot be read: {error.strerror}")
 
 
 def tree_hash(files: Files, algorithm: str = "sha1") -> str:
@@ -112,10 +116,14 @@ def placed(files: Files, tree: str) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(file.data)
             target.chmod(0o555 if file.executable else 0o444)
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(root, damaged)
-        with contextlib.suppress(OSError):  # another process was faster
+        try:
             os.rename(new, root)
+        except OSError:  # something is there: what another process has just made, or what is damaged
+            if not _holds(root, tree):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(root, damaged)
+                with contextlib.suppress(OSError):
+                    os.rename(new, root)
     if not _holds(root, tree):
         raise CheckoutError(f"{root} does not hold the files of tree {tree}: remove that folder and try again")
     return root

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 _GRACE = 10.0  # seconds in which the child may end by itself
+_OUT_OF_TIME = b"Timeout ("  # how faulthandler begins the stack of what took too long
 _LAST_WORDS = 4000  # bytes of its standard error for a report
 
 
@@ -75,7 +76,7 @@ class ChildProcess:
                     raise Ended(f"gave no answer within {deadline:g} seconds and was killed")
                 chunk = os.read(self._process.stdout.fileno(), 2**16)
                 if not chunk:
-                    raise Ended(self._how_it_ended(time.monotonic() - began, deadline))
+                    raise Ended(self._how_it_ended(deadline))
                 self._pending += chunk
         line, _, self._pending = self._pending.partition(b"\n")
         return json.loads(line)
@@ -87,16 +88,16 @@ class ChildProcess:
             return file.read().decode("utf-8", "replace").strip()
         return ""
 
-    def _how_it_ended(self, took: float, deadline: float) -> str:
+    def _how_it_ended(self, deadline: float) -> str:
         try:
             status = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
             kill(self._process)
             return "closed its end of the line and was killed"
-        if took >= deadline:
-            return f"took longer than {deadline:g} seconds and ended itself"
         if status < 0:
             return f"died of {signal.Signals(-status).name}"
+        if _OUT_OF_TIME in self._stderr.read_bytes():
+            return f"took longer than {deadline:g} seconds and ended itself"
         return f"ended with status {status}"
 
 

@@ -23,7 +23,7 @@ SAMPLES, TOKENS = "samples", "tokens"
 
 
 class NonFiniteGradient(RuntimeError):
-    """A loss or a gradient is infinite or NaN; the weights are those from before the step."""
+    """A gradient is infinite or NaN; the weights are those from before the step."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,9 @@ def _of_this_rank(
 
 
 def _refuse(optimizer: Optimizer, gradient: torch.Tensor, metrics: Mapping[str, float]) -> None:
-    for name, part in zip(optimizer.parameters, optimizer.split(gradient), strict=True):
-        if not bool(part.isfinite().all()):
-            raise NonFiniteGradient(
-                f"optimizer step {optimizer.steps}: the gradient of {name} is not finite (loss {metrics.get('loss')}); "
-                "the weights are those from before the step: lower the learning rate, or look at the batch's rewards"
-            )
-    raise NonFiniteGradient(f"optimizer step {optimizer.steps}: the norm of the gradient overflows")
+    parts = zip(optimizer.parameters, optimizer.split(gradient), strict=True)
+    name = next(name for name, part in parts if not bool(part.isfinite().all()))
+    raise NonFiniteGradient(
+        f"optimizer step {optimizer.steps}: the gradient of {name} is not finite (loss {metrics.get('loss')}); "
+        "the weights are those from before the step: lower the learning rate, or look at the batch's rewards"
+    )
