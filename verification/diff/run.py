@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from threading import Lock
 
 from verification.cases.case import Case
 from verification.check import environment
@@ -18,11 +16,10 @@ from verification.diff.ways import Way, ways
 from verification.judges.bits import judge_bits
 from verification.revisions.source import Source
 from verification.subjects.outcome import Outcome
-from verification.subjects.process import ProcessSubject, SubjectFailed
+from verification.subjects.process import SubjectFailed
 from verification.subjects.protocol import Subject
+from verification.subjects.side_by_side import Outcomes, Progress, side_by_side
 
-Outcomes = Mapping[str, Outcome | None]
-Progress = Callable[[int, int], None]
 Name = tuple[str, str]  # of a stage and an algorithm
 NOT_ASKED = "shrinking was not asked for"
 NOT_AGAIN = "asked again, the sides no longer differ on a smaller one"
@@ -43,7 +40,7 @@ def run_diff(
     """
     started = time.monotonic()
     subjects = (a[1], b[1])
-    of_a, of_b = _run(subjects, cases, progress)
+    of_a, of_b = side_by_side(*subjects, cases, progress)
     compared = [case for case in cases if of_a[case.id] is not None and of_b[case.id] is not None]
     differing = [found for case in compared if (found := compare(case, of_a[case.id], of_b[case.id])) is not None]
     by_group: dict[Name, list[CaseDiff]] = defaultdict(list)
@@ -78,28 +75,6 @@ def _reworded(cases: Sequence[Case], of_a: Outcomes, of_b: Outcomes) -> Iterator
         one, other = (None if found is None else found.failure for found in (of_a[case.id], of_b[case.id]))
         if one is not None and other is not None and one.kind == other.kind and one.message != other.message:
             yield Reworded(case.id, one.message, other.message)
-
-
-def _run(
-    subjects: tuple[Subject, Subject], cases: Sequence[Case], progress: Progress = lambda done, total: None
-) -> tuple[Outcomes, Outcomes]:
-    """The outcomes of both on all cases: at the same time where each has a process of its own, else in turn."""
-    done, lock = [0, 0], Lock()
-
-    def run(side: int) -> Outcomes:
-        def told(count: int, total: int) -> None:
-            with lock:
-                done[side] = count
-                progress(sum(done), 2 * total)
-
-        subject = subjects[side]
-        if isinstance(subject, ProcessSubject):
-            return subject.run_all(cases, progress=told)
-        return {case.id: subject.run(case) for case in cases}
-
-    with ThreadPoolExecutor(1 + all(isinstance(one, ProcessSubject) for one in subjects)) as pool:
-        of_a, of_b = pool.map(run, (0, 1))
-    return of_a, of_b
 
 
 def _groups(
@@ -144,7 +119,7 @@ def _shrunk(start: CaseDiff, way: Way, subjects: tuple[Subject, Subject], deadli
 
     def compared(cases: Sequence[Case]) -> list[CaseDiff | None]:
         try:
-            of_a, of_b = _run(subjects, cases)
+            of_a, of_b = side_by_side(*subjects, cases)
         except SubjectFailed as failed:  # on an input of our own making: the comparison of the corpus stands
             raise Stopped(str(failed)) from failed
         return [compare(case, of_a[case.id], of_b[case.id]) for case in cases]

@@ -20,10 +20,11 @@ from verification.goldens.platform import capability, platform_key
 from verification.goldens.provenance import MAX_BYTES, ProvenanceError, Recording, recording_from
 from verification.goldens.store import GoldenStore, write_atomically
 from verification.goldens.text import Golden
-from verification.goldens.twice import Progress, Runs
+from verification.goldens.twice import Runs
 from verification.judges.bits import judge_bits
 from verification.revisions.checkout import Checkout
 from verification.subjects.outcome import Outcome
+from verification.subjects.side_by_side import Progress
 
 _RECORDED, _UNFINISHED, _DROPPED, _RECORDING = "recorded", "unfinished", "dropped", "recording.json"
 
