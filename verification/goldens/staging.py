@@ -15,13 +15,13 @@ from verification.goldens.compare import golden_of
 from verification.goldens.digest import corpus_digest, defaults_digest
 from verification.goldens.exchange import put, staging_folder
 from verification.goldens.guard import COMMAND, WritePermit
-from verification.goldens.plain_file import read_plain
 from verification.goldens.platform import capability, platform_key
 from verification.goldens.provenance import MAX_BYTES, ProvenanceError, Recording, recording_from
 from verification.goldens.store import GoldenStore, write_atomically
 from verification.goldens.text import Golden
 from verification.goldens.twice import Runs
 from verification.judges.bits import judge_bits
+from verification.plain_file import read_plain
 from verification.revisions.checkout import Checkout
 from verification.subjects.outcome import Outcome
 from verification.subjects.side_by_side import Progress
