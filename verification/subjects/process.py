@@ -112,6 +112,9 @@ class ProcessSubject:
         cases: Sequence[Case],
         progress: Callable[[int, int], None] = lambda done, total: None,
         stop: threading.Event | None = None,
+        *,
+        threads: int = 1,
+        watch: bool = True,
     ) -> dict[str, Outcome | None]:
         """The outcomes of all cases, by id. ``progress`` is told how many of how many cases are done.
 
@@ -122,7 +125,8 @@ class ProcessSubject:
             try:
                 ahead: _Asked | None = None  # one bundle is made ready while the process works on another
                 for start in (*range(0, len(cases), BUNDLE), None):
-                    asked, ahead = ahead, None if start is None else self._ask(cases[start : start + BUNDLE], stop=stop)
+                    next_ones = None if start is None else cases[start : start + BUNDLE]
+                    asked, ahead = ahead, None if next_ones is None else self._ask(next_ones, threads, watch, stop)
                     if asked is not None:
                         outcomes.update(self._answer(asked, stop))
                         progress(len(outcomes), len(cases))
