@@ -30,6 +30,7 @@ from verification.report.outputs import (
     write_reports,
 )
 from verification.request.command import add_request_command
+from verification.revisions.trees import CACHE_TOLD
 
 if TYPE_CHECKING:
     from verification.cases.case import Case
@@ -78,7 +79,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     told = "all judges on the working tree; the last line is the verdict"
-    check = verbs.add_parser("check", help=told, description=f"{told.capitalize()}.", epilog=EXIT_STATUS)
+    check = verbs.add_parser(
+        "check", help=told, description=f"{told.capitalize()}.", epilog=f"{EXIT_STATUS} {CACHE_TOLD}"
+    )
     _add_filters(check)
     check.add_argument("--subject", default="live", help=SUBJECTS)
     check.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: one a core, at most two)")

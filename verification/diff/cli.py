@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from verification.diff import SHRINK_SECONDS
+from verification.revisions.trees import CACHE_TOLD
 
 if TYPE_CHECKING:
     from verification.cases.case import Case
@@ -24,7 +25,8 @@ def add_diff_command(subparsers: Any) -> argparse.ArgumentParser:
     told = "two revisions over the corpus: the same bits, or what differs, with the smallest input that shows it"
     epilog = (
         "A and B are git revisions, or folders that hold relax/ (written with a separator: ./copy). Exit status: 0 "
-        "equivalent, 1 different, 2 no verdict: the same code on both sides, nothing compared, or no such revision."
+        "equivalent, 1 different, 2 no verdict: the same code on both sides, nothing compared, or no such revision. "
+        + CACHE_TOLD
     )
     diff = subparsers.add_parser("diff", help=told, description=f"{told.capitalize()}.", epilog=epilog)
     diff.add_argument("a", metavar="A", help="what it was: HEAD~1, a branch, a tag, a folder")
@@ -110,7 +112,14 @@ def _found(a: Source, b: Source, cases: Sequence[Case], options: argparse.Namesp
         ProcessSubject(b) as other,
     ):
         try:
-            return run_diff((a, one), (b, other), cases, shrink_seconds=options.shrink_seconds, progress=progress)
+            return run_diff(
+                (a, one),
+                (b, other),
+                cases,
+                shrink_seconds=options.shrink_seconds,
+                progress=progress,
+                shrinking=lambda done, total, name: progress(done, total, f"shrinking {name}"),
+            )
         except SubjectFailed as error:
             raise UsageError(f"no verdict: {error}") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from verification.cases.case import Case
@@ -21,6 +21,7 @@ from verification.subjects.protocol import Subject
 from verification.subjects.side_by_side import Outcomes, Progress, side_by_side
 
 Name = tuple[str, str]  # of a stage and an algorithm
+Shrinking = Callable[[int, int, str], None]
 NOT_ASKED = "shrinking was not asked for"
 NOT_AGAIN = "asked again, the sides no longer differ on a smaller one"
 
@@ -32,11 +33,14 @@ def run_diff(
     *,
     shrink_seconds: float = SHRINK_SECONDS,
     progress: Progress = lambda done, total: None,
+    shrinking: Shrinking = lambda done, total, name: None,
 ) -> Diff:
     """What two sources make of ``cases``, each run by its subject.
 
     ``shrink_seconds`` bounds the search for smaller inputs, all together; with 0 there is none. ``progress(done,
-    total)`` counts the cases of both sides. A SubjectFailed of either side goes through: nothing can be said then.
+    total)`` counts the cases of both sides; ``shrinking(done, total, name)`` counts the stages and algorithms of which
+    a smaller input was looked for, and names the next. A SubjectFailed of either side goes through: nothing can be
+    said then.
     """
     started = time.monotonic()
     subjects = (a[1], b[1])
@@ -46,7 +50,7 @@ def run_diff(
     by_group: dict[Name, list[CaseDiff]] = defaultdict(list)
     for found in differing:
         by_group[found.case.stage, found.case.algorithm].append(found)
-    smallest = _all_shrunk(by_group, subjects, shrink_seconds)
+    smallest = _all_shrunk(by_group, subjects, shrink_seconds, shrinking)
     return Diff(
         a=a[0],
         b=b[0],
@@ -92,13 +96,14 @@ def _groups(
 
 
 def _all_shrunk(
-    groups: Mapping[Name, list[CaseDiff]], subjects: tuple[Subject, Subject], seconds: float
+    groups: Mapping[Name, list[CaseDiff]], subjects: tuple[Subject, Subject], seconds: float, shrinking: Shrinking
 ) -> dict[Name, Shrunk]:
     """The smallest input of each group; each has a fair share of the time, and what the ones before it left over."""
     end = time.monotonic() + seconds
     smallest = {}
     for number, (name, found) in enumerate(groups.items()):
         start, way = _start(found)
+        shrinking(number, len(groups), "/".join(name))
         now = time.monotonic()
         deadline = now + (end - now) / (len(groups) - number) if seconds else None
         smallest[name] = _shrunk(start, way, subjects, deadline)
