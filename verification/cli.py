@@ -177,9 +177,9 @@ def _conform(options: argparse.Namespace) -> int:
     with progress_bar(f"running {subject.name}", quiet=options.quiet or alone(options)) as progress:
         found = conform(subject, cases, subject_named("live").run, progress)
     findings = [asdict(one) for one in found.findings]
-    write_json(options, lambda: strict_json({"subject": found.subject, "findings": findings}))
     if not alone(options):
         print_conformance(found, sys.stdout, quiet=options.quiet)
+    write_json(options, lambda: strict_json({"subject": found.subject, "findings": findings}))
     if not found.compared:
         raise UsageError(f"{options.subject} has none of the {len(cases)} chosen cases")
     return DIFFERS if found.wrong else HOLDS

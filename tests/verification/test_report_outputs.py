@@ -20,6 +20,7 @@ from verification.cli import READER_LEFT, main
 from verification.report import outputs
 from verification.report.github import LIMIT
 from verification.report.outputs import OutputError, check_targets, write_reports, write_whole
+from verification.subjects.live import live_subject
 
 ROOT = Path(__file__).parents[2]
 CASE = find("loss.reduce/grpo/mean-holes").id
@@ -144,6 +145,53 @@ def test_a_summary_that_cannot_be_written_leaves_the_verdict(tmp_path, monkeypat
     captured = capsys.readouterr()
     assert captured.out == "VERDICT equivalent\n"
     assert "no step summary: cannot write" in captured.err
+
+
+def test_a_summary_that_cannot_be_made_is_no_failure(tmp_path, monkeypatch, capsys):
+    """An error in the document that nothing else asked for is told in one line."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+
+    def broken():
+        raise RuntimeError("out of order")
+
+    write_reports(options(), broken, pytest.fail)
+    told = "relax-verify: no step summary: it cannot be made: RuntimeError: out of order\n"
+    assert told == capsys.readouterr().err
+
+
+VERBS = {
+    "check": ["check", "--case", CASE],
+    "explain": ["explain", CASE],
+    "show": ["show", CASE],
+    "conform": ["conform", "tests.verification.test_report_outputs:Same", "--case", CASE],
+}
+SAID = {
+    "check": "VERDICT equivalent",
+    "explain": "VERDICT equivalent",
+    "show": "inputs",
+    "conform": "CONFORMANCE agrees",
+}
+
+
+class Same:
+    """The working tree by another name."""
+
+    name = "same"
+    run = staticmethod(lambda case: live_subject().run(case))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_result_is_printed_though_a_report_cannot_be_written(verb, tmp_path, monkeypatch, capsys):
+    """The disk fills up while it works: the result stands on standard output all the same, the reason on stderr."""
+
+    def full(self, text, encoding):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main([*VERBS[verb], "--json", str(tmp_path / "report.json")]) == 2
+    captured = capsys.readouterr()
+    assert SAID[verb] in captured.out
+    assert "report.json: No space left on device" in captured.err
 
 
 def test_targets_are_paths_and_nothing_else():

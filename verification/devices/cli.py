@@ -47,11 +47,11 @@ def _device(options: argparse.Namespace) -> int:
     with progress_bar(f"checking on {device.name}", quiet=options.quiet or alone(options)) as progress:
         report = run_device_check(device, cases, progress)
     run = OnDevice(subject_named(LIVE), device).run
+    if not alone(options):
+        print_report(report, sys.stdout, quiet=options.quiet)
     write_reports(
         options,
         lambda: check_document(report, cases, run, f"device {device.name}"),
         lambda: as_json(report),
     )
-    if not alone(options):
-        print_report(report, sys.stdout, quiet=options.quiet)
     return report.exit_code

@@ -73,11 +73,11 @@ def _diff(options: argparse.Namespace) -> int:
     from verification.diff.report import as_dict, document_of
     from verification.report.as_json import strict_json
 
-    write_reports(options, lambda: document_of(found, cases), lambda: strict_json(as_dict(found)))
-    if folder is not None:
-        write_cases(folder, [group.smallest.found.case for group in found.groups if group.smallest is not None])
     if not alone(options):
         print_diff(found, sys.stdout, quiet=options.quiet)
+    if folder is not None:
+        write_cases(folder, [group.smallest.found.case for group in found.groups if group.smallest is not None])
+    write_reports(options, lambda: document_of(found, cases), lambda: strict_json(as_dict(found)))
     return found.exit_code
 
 

@@ -43,9 +43,9 @@ def _show(options: argparse.Namespace) -> int:
     from verification.report.as_json import strict_json
     from verification.report.text import lines
 
-    write_json(options, lambda: strict_json(case_as_data(case)))
     if not alone(options):
         sys.stdout.writelines(f"{line}\n" for line in lines(case_sheets(case)))
+    write_json(options, lambda: strict_json(case_as_data(case)))
     return 0
 
 
@@ -66,10 +66,10 @@ def _explain(options: argparse.Namespace) -> int:
     for name in options.subject:
         _known(subject_named, name)
     explanation = lay_open(case, options.subject, bundle=options.input)
-    write_reports(options, lambda: document_of(explanation), lambda: strict_json(explanation_as_dict(explanation)))
     if not alone(options):
         sys.stdout.writelines(f"{line}\n" for line in lines(sheets(explanation)))
         sys.stdout.write(f"\n{explanation.verdict}\n")
+    write_reports(options, lambda: document_of(explanation), lambda: strict_json(explanation_as_dict(explanation)))
     return explanation.exit_code
 
 

@@ -116,14 +116,14 @@ def _diff(arguments: argparse.Namespace) -> int:
     old, new, cases = default_store(), staged(checkout), {case.id: case for case in corpus()}
     found = changes(old, new, recording.platform, cases)
     differing = [change for change in found if change.kind != SAME]
+    if not alone(arguments):
+        _print_changes(found)
+        print_verdict(changes_verdict(found), sys.stdout, holds=not differing)
     write_reports(
         arguments,
         lambda: changes_document(found, recording.baseline, old, new, cases),
         lambda: strict_json([asdict(change) for change in differing]),
     )
-    if not alone(arguments):
-        _print_changes(found)
-        print_verdict(changes_verdict(found), sys.stdout, holds=not differing)
     return 1 if differing else 0
 
 
@@ -193,11 +193,6 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise RecordingError(f"no golden was recorded from {arguments.baseline} ({baseline[:12]})")
     elapsed = time.monotonic() - started
     as_dict = {"verdict": found.verdict, "exit_code": found.exit_code, "platform": key, "counts": dict(found.counts)}
-    write_reports(
-        arguments,
-        lambda: verification_document(found, key, elapsed),
-        lambda: strict_json({**as_dict, "wrong": [asdict(one) for one in found.wrong], "elapsed_s": round(elapsed, 3)}),
-    )
     if not alone(arguments):
         print_sheets(verification_sheets(found), sys.stdout)
         for one in found.wrong[:_SHOWN]:
@@ -206,6 +201,11 @@ def _verify(arguments: argparse.Namespace) -> int:
             print(f"... and {len(found.wrong) - _SHOWN} more: --json FILE lists them all")
         print(f"platform {key}, {elapsed:.1f} s")
         print_verdict(found.verdict, sys.stdout, holds=found.exit_code == 0)
+    write_reports(
+        arguments,
+        lambda: verification_document(found, key, elapsed),
+        lambda: strict_json({**as_dict, "wrong": [asdict(one) for one in found.wrong], "elapsed_s": round(elapsed, 3)}),
+    )
     return found.exit_code
 
 

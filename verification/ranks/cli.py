@@ -77,9 +77,9 @@ def _run(options: argparse.Namespace, cases: list[RankCase]) -> int:
 
     with progress_bar("running on ranks", quiet=options.quiet or alone(options)) as progress:
         report = run_rank_cases(cases, jobs=options.jobs, progress=progress)
-    write_reports(options, lambda: rank_document(report, cases), lambda: strict_json(report_as_dict(report)))
     if not alone(options):
         print_report(report, sys.stdout, quiet=options.quiet, tables=sheets(report))
+    write_reports(options, lambda: rank_document(report, cases), lambda: strict_json(report_as_dict(report)))
     return report.exit_code
 
 
@@ -108,8 +108,8 @@ def explain_rank_case(options: argparse.Namespace) -> int:
         run = run_case(case, pool)
     judged = judge_run(case, run, lambda: reference(case))
     document = document_of(case, run, judged)
-    write_reports(options, lambda: document, lambda: strict_json(as_dict(case, run, judged)))
     if not alone(options):
         sys.stdout.writelines(f"{line}\n" for line in lines(sheets(case, run, judged)))
         sys.stdout.write(f"\n{document.verdict}\n")
+    write_reports(options, lambda: document, lambda: strict_json(as_dict(case, run, judged)))
     return document.exit_code

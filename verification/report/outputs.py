@@ -63,11 +63,14 @@ def write_json(options: argparse.Namespace, text: Callable[[], str]) -> None:
 
 
 def write_reports(options: argparse.Namespace, document: Callable[[], Document], as_json: Callable[[], str]) -> None:
-    """Every report that was asked for, and the step summary where GitHub wants one. What nobody wants is not made."""
+    """Every report that was asked for, and the step summary where GitHub wants one. What nobody wants is not made.
+
+    Call it once the result is printed: a report that cannot be written must not hide that.
+    """
     document = functools.cache(document)
     _write(options, {"json": as_json, "html": lambda: _html(document()), "junit": lambda: _junit(document())})
     if os.environ.get(SUMMARY):
-        _append_summary(Path(os.environ[SUMMARY]), document())
+        _append_summary(Path(os.environ[SUMMARY]), document)
 
 
 def _html(document: Document) -> str:
@@ -82,15 +85,17 @@ def _junit(document: Document) -> str:
     return junit_xml(document)
 
 
-def _append_summary(path: Path, document: Document) -> None:
+def _append_summary(path: Path, document: Callable[[], Document]) -> None:
     """The step summary behind what the step has written already. Nobody asked for it here: no reason to fail."""
     from verification.report.github import LIMIT, step_summary
 
     try:
         with path.open("a", encoding="utf-8") as file:
-            file.write(step_summary(document, LIMIT - file.tell()))
+            file.write(step_summary(document(), LIMIT - file.tell()))
     except OSError as error:
         sys.stderr.write(f"relax-verify: no step summary: cannot write {path}: {error.strerror}\n")
+    except Exception as error:
+        sys.stderr.write(f"relax-verify: no step summary: it cannot be made: {type(error).__name__}: {error}\n")
 
 
 def _targets(options: argparse.Namespace) -> dict[str, str]:

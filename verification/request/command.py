@@ -50,11 +50,11 @@ def _request(options: argparse.Namespace) -> int:
             statement = request_check(options.base, Checkout.here(), corpus(), progress)
     except (CheckoutError, SubjectFailed, GoldenFormatError) as error:
         raise UsageError(str(error)) from error
-    write_reports(options, lambda: document_of(statement), lambda: strict_json(as_dict(statement)))
     if not alone(options):
         if not options.quiet:
             print_sheets(sheets(statement), sys.stdout)
         print_verdict(statement.verdict, sys.stdout, holds=statement.exit_code == 0)
+    write_reports(options, lambda: document_of(statement), lambda: strict_json(as_dict(statement)))
     return statement.exit_code
 
 
