@@ -19,7 +19,7 @@ from verification.cases import find
 from verification.cli import READER_LEFT, main
 from verification.report import outputs
 from verification.report.github import LIMIT
-from verification.report.outputs import OutputError, check_targets, write_reports, write_whole
+from verification.report.outputs import OutputError, write_reports, write_whole
 from verification.subjects.live import live_subject
 
 ROOT = Path(__file__).parents[2]
@@ -54,26 +54,6 @@ def test_a_report_may_have_standard_output_for_itself(name, capsys):
     start = {"html": "<!doctype html>", "junit": "<?xml", "json": "{"}[name]
     assert out.startswith(start)
     assert not out.endswith("VERDICT equivalent\n")
-
-
-def test_two_reports_cannot_share_standard_output(capsys):
-    """Two times - is refused before anything runs, by name."""
-    assert main(["check", "--case", CASE, "--html", "-", "--junit", "-"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == "relax-verify check: --html and --junit cannot share standard output\n"
-
-
-@pytest.mark.parametrize("verb", ["check", "ranks", "device"])
-@pytest.mark.parametrize("flag", ["--html", "--junit", "--json"])
-def test_what_cannot_be_written_is_refused_before_the_work(verb, flag, tmp_path, capsys):
-    """A missing folder or a folder in place of the file is one line and exit 2, and nothing was run."""
-    for target, reason in ((tmp_path / "no" / "such" / "file", "there is no folder"), (tmp_path, "it is a folder")):
-        assert main([verb, flag, str(target)]) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert captured.err.startswith(f"relax-verify {verb}: cannot write {target}: {reason}")
-        assert captured.err.count("\n") == 1
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -192,12 +172,6 @@ def test_the_result_is_printed_though_a_report_cannot_be_written(verb, tmp_path,
     captured = capsys.readouterr()
     assert SAID[verb] in captured.out
     assert "report.json: No space left on device" in captured.err
-
-
-def test_targets_are_paths_and_nothing_else():
-    """A flag of the same name that is a switch, or none at all, asks for no file."""
-    check_targets(argparse.Namespace(json=True))
-    check_targets(argparse.Namespace())
 
 
 @pytest.mark.parametrize("verb", [["list"], ["check", "--case", CASE]])

@@ -43,18 +43,36 @@ def alone(options: argparse.Namespace) -> bool:
 
 def check_targets(options: argparse.Namespace) -> None:
     """An OutputError where a report could not be written: known before the work, not after it."""
-    targets = _targets(options)
-    if list(targets.values()).count(STANDARD_OUTPUT) > 1:
-        raise OutputError(f"{' and '.join(f'--{name}' for name in targets)} cannot share standard output")
-    for target in targets.values():
+    flags: dict[Path | str, list[str]] = {}
+    for name, target in _targets(options).items():
+        flags.setdefault(target if target == STANDARD_OUTPUT else _path(target), []).append(f"--{name}")
+    for place, several in flags.items():
+        if place == STANDARD_OUTPUT and len(several) > 1:
+            raise OutputError(f"{' and '.join(several)} cannot share standard output")
+        if isinstance(place, Path) and len(several) > 1 and not _is_special(place):
+            raise OutputError(f"{' and '.join(several)} cannot share the file {place}: one would replace the other")
+    for target in _targets(options).values():
         if target != STANDARD_OUTPUT:
-            path = Path(os.path.realpath(target))
-            if path.is_dir():
-                raise OutputError(f"cannot write {target}: it is a folder")
-            if not path.parent.is_dir():
-                raise OutputError(f"cannot write {target}: there is no folder {path.parent}")
-            if not os.access(path if path.exists() else path.parent, os.W_OK):
-                raise OutputError(f"cannot write {target}: permission denied")
+            _try(target)
+
+
+def _try(target: str) -> None:
+    """An OutputError where `write_whole` would fail: it needs a file of its own beside the one that it replaces."""
+    path = _path(target)
+    if path.is_dir():
+        raise OutputError(f"cannot write {target}: it is a folder")
+    if not path.parent.is_dir():
+        raise OutputError(f"cannot write {target}: there is no folder {path.parent}")
+    if _is_special(path):
+        if not os.access(path, os.W_OK):
+            raise OutputError(f"cannot write {target}: permission denied")
+        return
+    part = _part(path)
+    try:
+        part.touch()
+        part.unlink()
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror}") from error
 
 
 def write_json(options: argparse.Namespace, text: Callable[[], str]) -> None:
@@ -117,10 +135,10 @@ def write_whole(target: str, text: str) -> None:
     if target == STANDARD_OUTPUT:
         sys.stdout.write(text)
         return
-    path = Path(os.path.realpath(target))
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    path = _path(target)
+    part = _part(path)
     try:
-        if path.exists() and not path.is_file():
+        if _is_special(path):
             path.write_text(text, encoding="utf-8")
             return
         try:
@@ -130,3 +148,18 @@ def write_whole(target: str, text: str) -> None:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"cannot write {target}: {error.strerror}") from error
+
+
+def _path(target: str) -> Path:
+    """Where a link leads."""
+    return Path(os.path.realpath(target))
+
+
+def _is_special(path: Path) -> bool:
+    """Whether it is a pipe or a device, which is written to and stays."""
+    return path.exists() and not path.is_file()
+
+
+def _part(path: Path) -> Path:
+    """The file that takes the place of ``path`` once it is whole."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
