@@ -88,7 +88,7 @@ def examine(case: Case, subject_name: str = LIVE) -> Examined:
     it never counts as agreement, nor as a difference of the code under examination.
     """
     run = runner(subject_named(subject_name))
-    return judged(case, subject_name, run, *outcome_of(case, subject_name, run))
+    return judge(case, subject_name, run, *outcome_of(case, subject_name, run))
 
 
 def examine_all(cases: Sequence[Case], subject_name: str = LIVE) -> Examined:
@@ -107,7 +107,7 @@ def examine_all(cases: Sequence[Case], subject_name: str = LIVE) -> Examined:
     transformed = [run.case for several in chosen.values() for one in several or () for run in one.runs]
     bundled.fetch(list({id(case): case for case in transformed}.values()), watch=False)
     for case in cases:
-        found.add(judged(case, subject_name, bundled.run, *given[case.id], chosen=chosen.get(case.id)))
+        found.add(judge(case, subject_name, bundled.run, *given[case.id], chosen=chosen.get(case.id)))
     return found
 
 
@@ -120,7 +120,7 @@ def outcome_of(case: Case, subject_name: str, run: Runner) -> tuple[Outcome | No
     return outcome, found
 
 
-def judged(
+def judge(
     case: Case,
     subject_name: str,
     run: Runner,
