@@ -56,8 +56,7 @@ class Explanation:
     @property
     def results(self) -> dict[str, Outcome]:
         """The outcomes that are results and no failures, by subject."""
-        present = {side.name: side.outcome for side in self.sides if side.outcome is not None}
-        return {name: outcome for name, outcome in present.items() if outcome.failure is None}
+        return results(self.sides)
 
     @property
     def found(self) -> Examined:
@@ -106,6 +105,11 @@ class Explanation:
         chosen = os.environ.get(CAPABILITY)
         start = [f"{CAPABILITY}={chosen}"] if chosen else []
         return [shlex.join([*start, "relax-verify", *line]) for line in lines]
+
+
+def results(sides: Sequence[Side]) -> dict[str, Outcome]:
+    """The outcomes that are results and no failures, by subject."""
+    return {one.name: one.outcome for one in sides if one.outcome is not None and one.outcome.failure is None}
 
 
 def lay_open(case: Case, subjects: Sequence[str] = (), *, bundle: str | None = None) -> Explanation:
