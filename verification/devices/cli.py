@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Any
 
+from verification.usage import UsageError, chosen
+
 
 def add_device_command(subparsers: Any) -> argparse.ArgumentParser:
     """Adds the verb ``device``, which sets ``run``, a function of the parsed options that gives the exit status.
@@ -26,7 +28,6 @@ def add_device_command(subparsers: Any) -> argparse.ArgumentParser:
 
 
 def _device(options: argparse.Namespace) -> int:
-    from verification.cli import UsageError, chosen
     from verification.devices.check import run_device_check
     from verification.devices.device import NoSuchDevice, device_named
     from verification.devices.plan import on_a_device

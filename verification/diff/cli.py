@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from verification.diff import SHRINK_SECONDS
 from verification.revisions.trees import CACHE_TOLD
+from verification.usage import UsageError, chosen
 
 if TYPE_CHECKING:
     from verification.cases.case import Case
@@ -54,7 +55,6 @@ def _seconds(text: str) -> float:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from verification.cli import UsageError, chosen
     from verification.report.outputs import alone, write_reports
     from verification.revisions.checkout import Checkout, CheckoutError
     from verification.revisions.source import resolve, working_tree
@@ -83,8 +83,6 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _require_two(a: Source, b: Source) -> None:
     """A UsageError where both sides are one and the same."""
-    from verification.cli import UsageError
-
     same = a.commit == b.commit if a.commit and b.commit else a.label == b.label
     if a.relax_tree == b.relax_tree and same:
         which = f"commit {a.commit[:12]}" if a.commit else a.label
@@ -95,7 +93,6 @@ def _require_two(a: Source, b: Source) -> None:
 
 
 def _found(a: Source, b: Source, cases: Sequence[Case], options: argparse.Namespace) -> Diff:
-    from verification.cli import UsageError
     from verification.diff.findings import Diff
 
     if a.relax_tree == b.relax_tree:
@@ -126,8 +123,6 @@ def _found(a: Source, b: Source, cases: Sequence[Case], options: argparse.Namesp
 
 def _made(folder: Path) -> Path:
     """The folder for the smallest inputs: an error before the work, not after it."""
-    from verification.cli import UsageError
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

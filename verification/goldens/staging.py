@@ -23,6 +23,7 @@ from verification.goldens.twice import Runs
 from verification.judges.bits import judge_bits
 from verification.plain_file import read_plain
 from verification.revisions.checkout import Checkout
+from verification.revisions.trees import PACKAGE
 from verification.subjects.outcome import Outcome
 from verification.subjects.side_by_side import Progress
 
@@ -78,7 +79,7 @@ def describe(permit: WritePermit, cases: Sequence[Case], device: str = "cpu") ->
     """The provenance of a recording made now."""
     return Recording(
         baseline=permit.baseline,
-        relax_tree=permit.checkout.tree("relax", permit.baseline),
+        relax_tree=permit.checkout.tree(PACKAGE, permit.baseline),
         corpus=corpus_digest(cases),
         config=defaults_digest(),
         platform=platform_key(device),

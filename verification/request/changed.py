@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from verification.goldens.changes import CHANGED, GONE, kind_of_change
 from verification.goldens.parse import GoldenFormatError, parse
 from verification.revisions.checkout import Checkout, CheckoutError
+from verification.revisions.trees import PACKAGE
 
-GOLDEN, FROZEN, RELAX = "golden", "verification/frozen", "relax"
+GOLDEN, FROZEN = "golden", "verification/frozen"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def changed(checkout: Checkout, base: str, head: str) -> Changed:
         goldens=tuple(_goldens(checkout, before, after)),
         recorded={case: frozenset(platforms) for case, platforms in recorded.items()},
         frozen=_paths(checkout, FROZEN, base, head),
-        relax=_paths(checkout, RELAX, base, head),
+        relax=_paths(checkout, PACKAGE, base, head),
     )
 
 
