@@ -13,8 +13,6 @@ from verification.judges.invariance import judge_invariance
 from verification.subjects.in_process import Implementation
 
 REWARDS = [0.5, 1.0, -2.0, 0.25, 3.0, 3.0, 1.5, -1.0]
-
-
 LENGTHS = [3, 1, 4]
 
 
@@ -55,8 +53,6 @@ POLICY = token_case(
 
 
 REDUCE = token_case("loss.reduce", "grpo", values=token_arrays(0.5))
-
-
 WHITENED = token_case(
     "advantage.estimate",
     GDPO,

@@ -13,8 +13,6 @@ from verification.cases.arguments import namespace
 from verification.cases.integers import Integers
 
 ARGS = namespace("grpo")
-
-
 ONE = LocalCollective()
 
 

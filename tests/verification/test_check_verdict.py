@@ -19,11 +19,7 @@ from verification.report.summary import Problem, Report
 from verification.subjects.outcome import Outcome
 
 AGREEING = Comparison("s/a/1", "s", "a", "bits", "frozen", "x", True, 0.0)
-
-
 DIFFERING = Comparison("s/a/1", "s", "a", "bits", "frozen", "y", False, 1.0)
-
-
 PROBLEM = Problem("s/a/1", "rounding", "RuntimeError: out of order")
 
 

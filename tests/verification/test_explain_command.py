@@ -16,8 +16,6 @@ from verification.goldens.platform import platform_key
 from verification.subjects.live import live_subject
 
 NAME = "loss.reduce/grpo/mean-holes"
-
-
 EVERY = {case.id: case for case in corpus()}
 
 

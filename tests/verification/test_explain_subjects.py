@@ -23,8 +23,6 @@ from verification.subjects.live import live_subject
 from verification.subjects.outcome import Failure, Outcome
 
 NAME = "loss.reduce/grpo/mean-holes"
-
-
 EVERY = {case.id: case for case in corpus()}
 
 

@@ -13,8 +13,6 @@ from verification.cases.registry import corpus
 from verification.diff.shrink import neighbours, size
 
 VALID = [case for case in corpus() if case.error is None and sum(size(case)) <= 40][::3]
-
-
 OF_RESPONSES = ("kl.estimate", "advantage.estimate", "advantage.normalize", "policy.loss", "loss.reduce")
 
 
