@@ -11,7 +11,6 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from verification.bench.cli import add_bench_command
 from verification.devices.cli import add_device_command
@@ -32,9 +31,6 @@ from verification.report.outputs import (
 from verification.request.command import add_request_command
 from verification.revisions.trees import CACHE_TOLD
 from verification.usage import UsageError, chosen, subject_called
-
-if TYPE_CHECKING:
-    pass
 
 HOLDS, DIFFERS, CANNOT_SAY = 0, 1, 2
 SUBJECTS = "live (default), frozen, revision:SHA, checkout:PATH, module:Class or an entry point"
