@@ -102,7 +102,7 @@ def examine_all(cases: Sequence[Case], subject_name: str = LIVE) -> Examined:
     bundled.fetch(cases)
     given = {case.id: outcome_of(case, subject_name, bundled.run) for case in cases}
     ran = [(case, out) for case in cases if (out := given[case.id][0]) is not None and out.failure is None]
-    chosen = {case.id: guarded(Examined(), case, "", partial(chosen_transformations, case, out)) for case, out in ran}
+    chosen = {case.id: guarded(Examined(), case, "", partial(_chosen, subject_name, case, out)) for case, out in ran}
     bundled.fetch([case for case, _ in ran], threads=THREADS)
     transformed = [run.case for several in chosen.values() for one in several or () for run in one.runs]
     bundled.fetch(list({id(case): case for case in transformed}.values()), watch=False)
@@ -140,12 +140,20 @@ def judge(
         "bits against frozen": lambda: _frozen(found, case, outcome, subject_name),
         "bits against golden": lambda: _golden(found, case, outcome) if golden else None,
         "rounding": lambda: rounded(found, case, outcome),
-        "invariance": lambda: found.comparisons.extend(judge_invariance(case, outcome, run, chosen)),
+        "invariance": lambda: found.comparisons.extend(
+            judge_invariance(case, outcome, run, _chosen(subject_name, case, outcome) if chosen is None else chosen)
+        ),
         "contract": lambda: found.comparisons.extend(judge_contract(case, outcome)),
     }
     for where, step in steps.items():
         guarded(found, case, where, step)
     return found
+
+
+def _chosen(subject_name: str, case: Case, outcome: Outcome) -> list[Transformation]:
+    """The transformations to run; a mode of this thread is none that a subject in another process could feel."""
+    elsewhere = isinstance(subject_named(subject_name), ProcessSubject)
+    return [one for one in chosen_transformations(case, outcome) if not (one.flush_denormal and elsewhere)]
 
 
 def guarded(found: Examined, case: Case, where: str, step: Callable[[], Result]) -> Result | None:

@@ -9,6 +9,7 @@ import pytest
 from tests.verification.player import PLAYER, REDUCERS, loss, play, playing, source_of
 from verification.cases import corpus
 from verification.examine import Examined, examine, examine_all, subject_named
+from verification.judges.transformation import FLUSHED
 from verification.revisions.checkout import Checkout
 from verification.subjects.bundled import Bundled
 from verification.subjects.process import ProcessSubject
@@ -31,6 +32,7 @@ def test_many_cases_at_a_time_are_judged_as_each_alone(monkeypatch):
     subject_named(name).close()
     subject_named.cache_clear()
     assert any(one.judge == "invariance" for one in alone.comparisons)
+    assert FLUSHED not in {one.against for one in alone.comparisons}  # a mode of this thread, which they do not share
     assert alone == together
     assert asked == []
 
