@@ -6,11 +6,11 @@ Nothing here imports torch before a verb needs it.
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 
 from verification.bench.cli import add_bench_command
 from verification.devices.cli import add_device_command
@@ -20,6 +20,7 @@ from verification.goldens.cli import add_golden_commands
 from verification.mutants.cli import add_mutants_command
 from verification.ranks.cli import add_ranks_command
 from verification.report.outputs import (
+    Output,
     OutputError,
     add_json,
     add_reports,
@@ -47,15 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         check_targets(options)
-        status = options.run(options)
-        sys.stdout.flush()
-        return status
+        with redirect_stdout(Output(sys.stdout)) as out:
+            status = options.run(options)
+            out.flush()
+        return READER_LEFT if out.reader_left else status
     except (UsageError, OutputError) as error:
         sys.stderr.write(f"relax-verify {options.verb}: {error}\n")
         return CANNOT_SAY
-    except BrokenPipeError:  # the reader (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains as it ends
-        return READER_LEFT
     except KeyboardInterrupt:
         sys.stderr.write("relax-verify: interrupted, no verdict\n")
         return CANNOT_SAY

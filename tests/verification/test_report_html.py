@@ -129,6 +129,18 @@ def test_of_many_findings_the_rest_is_counted():
     assert f"Not shown: {2 * 10 + 2} findings on 11 more cases. --json FILE lists them all" in words(page.text)
 
 
+def test_groups_are_listed_with_all_their_cases():
+    """Above the findings of several stages and algorithms: each with its number of cases, shown or not, and a link."""
+    document = differing(cases=LAID_OPEN + 10)
+    page = html_page(document)
+    cases = {(one.stage, one.algorithm, one.case) for one in document.findings}
+    for group, (stage, algorithm) in enumerate(dict.fromkeys((one.stage, one.algorithm) for one in document.findings)):
+        count = sum((stage, algorithm) == case[:2] for case in cases)
+        shown = f'<a href="#group-{group + 1}">{stage} / {algorithm}</a> <span class="note">{count} case'
+        assert shown in page
+        assert f'<h3 id="group-{group + 1}">{stage} / {algorithm}</h3>' in page
+
+
 def test_headings_and_landmarks_are_in_order():
     """One h1, no level skipped, one main, a header, a labelled nav, a skip link to the main part."""
     page = Page(html_page(differing()))

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.verification.report_examples import HOLDING, differing
-from verification.cases import find
+from verification.cases import corpus, find
 from verification.cli import READER_LEFT, main
 from verification.report import outputs
 from verification.report.github import LIMIT
@@ -174,16 +174,19 @@ def test_the_result_is_printed_though_a_report_cannot_be_written(verb, tmp_path,
     assert "report.json: No space left on device" in captured.err
 
 
-@pytest.mark.parametrize("verb", [["list"], ["check", "--case", CASE]])
-def test_a_reader_who_leaves_ends_it_quietly(verb):
-    """Into a closed pipe: nothing on standard error and the exit status that a shell gives for SIGPIPE."""
+@pytest.mark.parametrize(
+    ("verb", "told"), [(["list"], f"{len(corpus())} cases\n"), (["check", "--case", CASE], ""), (["explain", CASE], "")]
+)
+def test_a_reader_who_leaves_ends_it_quietly(verb, told, tmp_path):
+    """Into a closed pipe: no error, the exit status that a shell gives for SIGPIPE, and the report all the same."""
+    report = tmp_path / "report.json"
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
-        [sys.executable, "-m", "verification", *verb], stdout=write, stderr=subprocess.PIPE, text=True, cwd=ROOT
-    )
+    command = [sys.executable, "-m", "verification", *verb, "--json", str(report)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     os.close(write)
-    assert (done.returncode, done.stderr) == (READER_LEFT, "")
+    assert json.loads(report.read_text())
+    assert (done.returncode, done.stderr) == (READER_LEFT, told)
     assert READER_LEFT == 141
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,7 @@ def html_page(document: Document) -> str:
         mark=mark,
         groups=groups,
         left=left,
+        sizes=Counter({one.case: _group_of(one) for one in reversed(document.findings)}.values()),
         cases=len({one.case for one in document.findings}),
         chapters=_chapters(document.histograms),
         not_there=_not_there(document),
@@ -102,9 +104,12 @@ def _groups(findings: Sequence[Finding]) -> tuple[dict[str, list[Entry]], list[E
     groups: dict[str, list[Entry]] = {}
     for case, found in by_case.items():
         if case in shown:
-            name = " / ".join(filter(None, (found[0].stage, found[0].algorithm))) or "-"
-            groups.setdefault(name, []).append(Entry(case, tuple(found)))
+            groups.setdefault(_group_of(found[0]), []).append(Entry(case, tuple(found)))
     return groups, [Entry(case, tuple(found)) for case, found in by_case.items() if case not in shown]
+
+
+def _group_of(finding: Finding) -> str:
+    return " / ".join(filter(None, (finding.stage, finding.algorithm))) or "-"
 
 
 def _chapters(histograms: Sequence[Histogram]) -> list[Chapter]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from verification.report.document import Document
@@ -20,6 +21,41 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 
 class OutputError(Exception):
     """A report cannot be written where it was asked for; the message names the place and the reason."""
+
+
+class Output:
+    """Standard output until its reader (head, less) has seen enough: what comes then is for nobody, and no error.
+
+    So the reports of a verb are written whoever reads what it prints.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.reader_left = False
+
+    def write(self, text: str) -> int:
+        with self._leaving():
+            self._stream.write(text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        with self._leaving():
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @contextlib.contextmanager
+    def _leaving(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            self.reader_left = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
