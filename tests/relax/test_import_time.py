@@ -16,9 +16,11 @@ LIGHT_MODULES = (
     "relax.algorithms.resolve",
     "relax.types",
     "relax.arguments",
+    "relax.configuration",
     "relax.options",
     "relax.option_ranges",
     "relax.refusals",
+    "relax.runtime_options",
     "relax.core.registry",
 )
 REPORT = f"""
