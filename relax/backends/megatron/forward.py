@@ -61,5 +61,8 @@ def _packed(model: torch.nn.Module, tokens: Sequence[torch.Tensor], lengths: lis
     ids = torch.cat([pad(ids, (0, length - len(ids))) for ids, length in zip(tokens, lengths, strict=True)])
     positions = torch.cat([torch.arange(length) for length in lengths]).to(ids.device)
     ends = torch.tensor(list(accumulate(lengths, initial=0)), dtype=torch.int32, device=ids.device)
-    packing = PackedSeqParams(qkv_format="thd", cu_seqlens_q=ends, cu_seqlens_kv=ends)
+    longest = max(lengths)
+    packing = PackedSeqParams(
+        qkv_format="thd", cu_seqlens_q=ends, cu_seqlens_kv=ends, max_seqlen_q=longest, max_seqlen_kv=longest
+    )
     return model(ids[None], positions[None], None, packed_seq_params=packing)
