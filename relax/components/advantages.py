@@ -11,6 +11,7 @@ import torch
 
 from relax.algorithms.advantages import compute_advantages_and_returns
 from relax.algorithms.formulas.kl import kl_of_batch
+from relax.core.trace import keep
 
 
 def advantages_of_batch(args: Namespace, batch: Mapping[str, Any]) -> dict[str, list[torch.Tensor]]:
@@ -28,13 +29,14 @@ def advantages_of_batch(args: Namespace, batch: Mapping[str, Any]) -> dict[str, 
         return {}
     whole = copy.copy(args)
     whole.context_parallel_size = 1
-    advantages, returns = compute_advantages_and_returns(
-        whole,
-        rewards=batch["rewards"],
-        kl=kl,
-        loss_masks=batch.get("loss_masks"),
-        response_lengths=batch.get("response_lengths"),
-        values=batch.get("values"),
-        mini_batch_sizes=[len(kl)],
-    )
+    given = {
+        "rewards": batch["rewards"],
+        "kl": kl,
+        "loss_masks": batch.get("loss_masks"),
+        "response_lengths": batch.get("response_lengths"),
+        "values": batch.get("values"),
+        "mini_batch_sizes": [len(kl)],
+    }
+    advantages, returns = compute_advantages_and_returns(whole, **given)
+    keep("advantage.estimate", whole, given, {"advantages": advantages, "returns": returns})
     return {"kl": kl, "advantages": advantages, "returns": returns}

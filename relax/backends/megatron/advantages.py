@@ -14,6 +14,7 @@ from relax.algorithms.formulas.responses import require_same_shapes
 from relax.algorithms.spec import get_algorithm
 from relax.backends.megatron.context_parallel import context_parallel
 from relax.backends.megatron.parallel import failing_together, parallel
+from relax.core.trace import keep
 
 
 def compute_advantages_and_returns(args: Namespace, rollout_data: MutableMapping[str, Any]) -> None:
@@ -37,6 +38,8 @@ def compute_advantages_and_returns(args: Namespace, rollout_data: MutableMapping
         kl, given, own_masks = _prepared(args, rollout_data)
     with failing_together(ranks.stage):
         advantages, returns = formulas.compute_advantages_and_returns(args, kl=kl, process_group=ranks.data, **given)
+    results = {"advantages": advantages, "returns": returns}
+    keep("advantage.estimate", args, {"kl": kl, **given}, results, rank=ranks.data.rank, ranks=ranks.data.size)
     advantages = formulas.normalize_advantages(
         args, advantages=advantages, loss_masks=own_masks, process_group=ranks.data_and_context
     )

@@ -15,6 +15,7 @@ from relax.algorithms.policy import token_losses
 from relax.backends.megatron.advantages import compute_advantages_and_returns
 from relax.backends.megatron.context_parallel import context_parallel
 from relax.backends.megatron.responses import get_responses, get_values, log_probs_and_entropy
+from relax.core.trace import keep
 
 __all__ = [
     "compute_advantages_and_returns",
@@ -47,15 +48,15 @@ def policy_loss_function(
     masks = batch.get("loss_masks")
     if masks is None:
         masks = [torch.ones(length, device=logits.device) for length in batch["response_lengths"]]
-    token = token_losses(
-        args,
-        context,
-        old_log_probs=batch["log_probs"],
-        log_probs=log_probs,
-        advantages=batch["advantages"],
-        loss_masks=masks,
-        rollout_log_probs=batch.get("rollout_log_probs"),
-    )
+    given = {
+        "old_log_probs": batch["log_probs"],
+        "log_probs": log_probs,
+        "advantages": batch["advantages"],
+        "loss_masks": masks,
+        "rollout_log_probs": batch.get("rollout_log_probs"),
+    }
+    token = token_losses(args, context, **given)
+    keep("policy.loss", args, given, {"loss": token.loss, "clipfrac": token.clipfrac, "ppo_kl": token.ppo_kl})
     of_tokens = {"pg_loss": token.loss, "pg_clipfrac": token.clipfrac, "ppo_kl": token.ppo_kl}
     of_tokens["entropy"] = concatenate(entropy)
     if args.use_kl_loss:
