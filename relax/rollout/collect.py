@@ -31,23 +31,18 @@ def collect(
     hold ``problem``, ``answer`` and ``response`` (text). A sample depends on the weights, on ``args.seed``, and on the
     numbers of its rollout, of its problem and of itself among that problem's: on nothing else.
     """
-    score = load_function(args.custom_rm_path)
     size = args.n_samples_per_prompt
     asked = [task.problem(number) for number in problems for _ in range(size)]
-    responses = generate(
-        model,
-        [prompt_tokens(task, problem) for problem in asked],
-        [Place(args.seed, rollout, problem.number, index % size) for index, problem in enumerate(asked)],
-        max_new_tokens=max_new_tokens,
-        end_token=task.tokenizer.end,
-    )
-    samples = []
-    for index, (problem, response) in enumerate(zip(asked, responses, strict=True)):
-        sample = _sample(task, problem, response)
-        sample.index, sample.group_index = index, index // size
-        sample.reward = score(args, sample)
-        samples.append(sample)
-    return samples
+    places = [Place(args.seed, rollout, problem.number, index % size) for index, problem in enumerate(asked)]
+    return _answered(args, model, task, asked, places, max_new_tokens, group_size=size)
+
+
+def most_likely(
+    args: Namespace, model: torch.nn.Module, task: Task, problems: Sequence[int], *, max_new_tokens: int
+) -> list[Sample]:
+    """As `collect`, with one response a problem, of the likeliest token each time: no random number is used."""
+    asked = [task.problem(number) for number in problems]
+    return _answered(args, model, task, asked, None, max_new_tokens, group_size=1)
 
 
 def demonstrations(task: Task, problems: Sequence[int]) -> list[Sample]:
@@ -72,6 +67,29 @@ def mean_rewards(samples: Sequence[Sample]) -> dict[str, float]:
         sample.reward if isinstance(sample.reward, Mapping) else {"reward": sample.reward} for sample in samples
     ]
     return {name: statistics.fmean(reward[name] for reward in rewards) for name in rewards[0]}
+
+
+def _answered(
+    args: Namespace,
+    model: torch.nn.Module,
+    task: Task,
+    asked: Sequence[Problem],
+    places: Sequence[Place] | None,
+    max_new_tokens: int,
+    *,
+    group_size: int,
+) -> list[Sample]:
+    """One scored response to each problem, in order."""
+    score = load_function(args.custom_rm_path)
+    prompts = [prompt_tokens(task, problem) for problem in asked]
+    responses = generate(model, prompts, places, max_new_tokens=max_new_tokens, end_token=task.tokenizer.end)
+    samples = []
+    for index, (problem, response) in enumerate(zip(asked, responses, strict=True)):
+        sample = _sample(task, problem, response)
+        sample.index, sample.group_index = index, index // group_size
+        sample.reward = score(args, sample)
+        samples.append(sample)
+    return samples
 
 
 def _sample(task: Task, problem: Problem, response: Response) -> Sample:

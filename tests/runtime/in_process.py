@@ -1,0 +1,99 @@
+"""A whole run of the real roles and the real schedule within one process: no Ray, a local queue, one unit at a time."""
+
+from __future__ import annotations
+
+import importlib
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from relax.arguments import parse_args
+from relax.core.checkpoint import commit, open_checkpoint, pending_folder
+from relax.core.registry import REFERENCE, SFT, process_role
+from relax.core.schedule import CONTROLLER, Unit, schedule
+from relax.algorithms.spec import get_algorithm
+from tests.relax.command_lines import LEAST
+from tests.runtime.local_queue import LocalQueue
+
+TINY = (
+    *("--rollout-batch-size", "4", "--n-samples-per-prompt", "4", "--num-layers", "2", "--hidden-size", "32"),
+    *("--num-attention-heads", "2", "--ffn-hidden-size", "64", "--lr", "1e-3", "--micro-batch-size", "8"),
+    *("--custom-rm-path", "tests.runtime.small_run:varied_rewards", "--seed", "0"),
+)
+
+
+def tiny(algorithm: str, *options: str) -> Namespace:
+    """The options of `tests.runtime.small_run.arguments`, for a run of the real roles; two optimizer batches a rollout
+    where the algorithm allows it."""
+    spec = get_algorithm(algorithm)
+    keys = ["--gdpo-reward-keys", "correctness", "format"]
+    least = keys if spec.uses_reward_components else [*LEAST[algorithm], "--reward-key", "total"]
+    batch = [] if spec.requires_on_policy_updates else ["--global-batch-size", "8"]
+    return parse_args(["--advantage-estimator", algorithm, *least, *TINY, *batch, *options])
+
+
+class InProcess:
+    """The roles of a run, and what came of each unit."""
+
+    def __init__(self, args: Namespace, *, load: Path | None = None) -> None:
+        self.args, self.queue = args, LocalQueue()
+        self.facts: dict[str, Any] = {}
+        self.roles = {role: self._started(role, path) for role, path in self._paths(load).items()}
+        self.resumed = None
+        if load is not None:
+            checkpoint = open_checkpoint(load)
+            self.resumed = checkpoint.step
+            for role in self.roles.values():
+                if hasattr(role, "load"):
+                    role.load(str(checkpoint.folder))
+
+    def _paths(self, load: Path | None) -> dict[str, str]:
+        roles = process_role(self.args)
+        if self.args.sft_steps and load is None and not self.args.debug_rollout_only:
+            roles = {**roles, SFT: "relax.components.sft:SFT"}
+        return roles
+
+    def _started(self, role: str, path: str) -> Any:
+        module, _, name = path.partition(":")
+        own = {"column": "ref_log_probs"} if role == REFERENCE else {}
+        return getattr(importlib.import_module(module), name)(self.args, self.queue, **own)
+
+    def units(self) -> list[Unit]:
+        """The schedule of this run."""
+        return schedule(self.args, self.roles, resumed=self.resumed)
+
+    def run(self, units: Sequence[Unit] | None = None, *, until: str | None = None) -> InProcess:
+        """Does the units in order, or those before ``until``."""
+        for unit in self.units() if units is None else units:
+            if unit.key == until:
+                break
+            if unit.role == CONTROLLER:
+                self._control(unit)
+                continue
+            weights = {} if unit.weights is None else {"weights": self.facts[unit.weights]}
+            self.facts[unit.key] = getattr(self.roles[unit.role], unit.call)(**unit.arguments, **weights)
+        return self
+
+    def _control(self, unit: Unit) -> None:
+        arguments = unit.arguments
+        if unit.call == "drop":
+            self.queue.drop(arguments["keys"])
+        elif unit.call == "open_checkpoint":
+            self._pending = pending_folder(Path(self.args.save), arguments["rollout"])
+        elif unit.call == "commit_checkpoint":
+            commit(self._pending, arguments["rollout"])
+
+    def of(self, prefix: str) -> Iterator[Any]:
+        """What came of the units whose keys start so, in order."""
+        return (facts for key, facts in self.facts.items() if key.startswith(prefix))
+
+    def bits(self) -> dict[str, bytes]:
+        """Every weight and moment, as `tests.runtime.small_run.SmallRun.bits` gives them."""
+        parts = {name: role.trained for name, role in self.roles.items() if hasattr(role, "trained")}
+        return {
+            f"{name}/{key}": tensor.detach().numpy().tobytes()
+            for name, part in parts.items()
+            for tensors in (dict(part.model.named_parameters()), part.optimizer.state())
+            for key, tensor in tensors.items()
+        }
