@@ -30,6 +30,7 @@ from verification.report.outputs import (
     write_reports,
 )
 from verification.request.command import add_request_command
+from verification.traced.command import add_replay_command
 
 if TYPE_CHECKING:
     from verification.cases.case import Case
@@ -100,6 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
         _add_filters(verb)
         add_reports(verb)
         _add_quiet(verb)
+    add_replay_command(verbs)
     add_golden_commands(verbs)
     add_request_command(verbs)
     add_mutants_command(verbs)

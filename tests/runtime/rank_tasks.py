@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from relax.backends.megatron.parallel import parallel
+from relax.core.trace import tracing
 from tests.runtime.small_run import SmallRun, arguments
 
 
@@ -27,6 +28,19 @@ def one_rollout(algorithm: str) -> dict[str, Any]:
         "samples": [update.samples for update in run.updates],
         "bits": run.bits(),
     }
+
+
+def traced_rollout(task: tuple[str, str]) -> None:
+    """As `one_rollout` for the algorithm of ``task``, traced into its folder."""
+    warnings.simplefilter("ignore")
+    algorithm, folder = task
+    data = parallel().data
+    args = arguments(algorithm)
+    args.trace_rollout, args.trace_folder = 0, folder
+    run = SmallRun(args)
+    samples = run.sample()
+    with tracing(args, [0], f"actor-{data.rank}"):
+        run.train(samples, rank=data.rank, size=data.size)
 
 
 def broken_rollout(rank: int) -> str:
