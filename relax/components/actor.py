@@ -23,7 +23,8 @@ from relax.core.checkpoint import Checkpoint, open_checkpoint, write_part
 from relax.core.clock import Clock
 from relax.core.fingerprint import fingerprint
 from relax.core.registry import ACTOR, ADVANTAGES, CRITIC, process_role
-from relax.core.schedule import needs_reference
+from relax.core.schedule import needs_reference, rollouts_of
+from relax.core.trace import tracing
 from relax.rollout.columns import SEQUENCE_COLUMNS
 from relax.rollout.debug_data import read_rollout
 from relax.rollout.mini_batches import mini_batch_plan
@@ -39,6 +40,7 @@ class Actor:
 
     def __init__(self, args: Namespace, queue: Queue, *, rank: int = 0, size: int = 1) -> None:
         self.args, self.queue, self.rank, self.size = args, queue, rank, size
+        self._name = f"{ACTOR}-{rank}"
         self.model = build_policy(args, load_function(args.task_path)(args))
         settings = OptimizerSettings(
             learning_rate=args.lr,
@@ -75,7 +77,8 @@ class Actor:
         with self._clock("transport"):
             self.queue.put(keys, columns)
             enqueued = len(set(self.queue.keys()) & set(keys))
-        return {"generated": len(keys), "enqueued": enqueued, "seconds": self._clock.take()}
+        counts = {"generated": len(keys), "enqueued": enqueued}
+        return {**counts, "fingerprint": fingerprint(keys, columns["tokens"]), "seconds": self._clock.take()}
 
     def prepare(self, rollout: int, batches: Sequence[Sequence[str]]) -> dict[str, Any]:
         """Gives this rank's rows of a rollout, in optimizer batches, their log-probs, advantages and returns.
@@ -95,7 +98,7 @@ class Actor:
                 columns["ref_log_probs"] = self._score("ref_log_probs", columns)
         data = {**columns, "mini_batch_sizes": [len(batch) for batch in own]}
         data["mini_batch_ids"] = [batch[0] for batch in batches]
-        with self._clock("advantages"):
+        with self._clock("advantages"), tracing(args, [rollout], self._name):
             compute_advantages_and_returns(args, data)
         columns |= {name: data[name] for name in ("advantages", "returns")}
         if self._values_come:
@@ -118,7 +121,8 @@ class Actor:
         else:
             rows = [self._prepared.pop(key) for key in own]
             columns = {name: [row[name] for row in rows] for name in rows[0]}
-        update = self._step(columns, self.trained.optimizer, policy_loss_function)
+        with tracing(self.args, rollouts_of(self.args, batch), self._name):
+            update = self._step(columns, self.trained.optimizer, policy_loss_function)
         facts = self._facts(update, len(own))
         return {**facts, "batch": batch, "fingerprint": fingerprint(own, columns["advantages"])}
 

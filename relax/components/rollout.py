@@ -19,6 +19,7 @@ from relax.core.fingerprint import fingerprint
 from relax.core.random_states import random_states, restore_random_states
 from relax.core.registry import ACTOR, ROLLOUT
 from relax.core.schedule import sampled_version, samples_of_rollout, steps_before
+from relax.core.trace import tracing
 from relax.rollout.collect import collect, mean_rewards, most_likely
 from relax.rollout.columns import rollout_columns
 from relax.rollout.debug_data import write_rollout
@@ -66,7 +67,7 @@ class Rollout:
         with self._clock("sample"):
             groups, drawn = self._groups(rollout)
         samples = [sample for group in groups for sample in group]
-        with self._clock("rewards"):
+        with self._clock("rewards"), tracing(self.args, [rollout], ROLLOUT):
             columns = rollout_columns(self.args, samples)
             metrics = reward_metrics(self.args, drawn)
         with self._clock("transport"):

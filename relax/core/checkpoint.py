@@ -92,6 +92,10 @@ class Checkpoint:
     folder: Path
     step: int
 
+    def parts(self) -> set[str]:
+        """The names of its parts."""
+        return {path.stem for path in self.folder.iterdir()} - {Path(INDEX).stem}
+
     def tensors(self, name: str) -> dict[str, torch.Tensor]:
         """The tensors of part ``name``."""
         path = self.folder / f"{name}.safetensors"
@@ -108,7 +112,7 @@ class Checkpoint:
         try:
             return path.read_bytes()
         except FileNotFoundError as error:
-            held = ", ".join(sorted({one.stem for one in self.folder.iterdir()} - {"checkpoint"}))
+            held = ", ".join(sorted(self.parts()))
             raise CheckpointError(
                 f"{self.folder} has no part {path.stem!r}, only {held}: it was saved by a run with other roles"
             ) from error

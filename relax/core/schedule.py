@@ -19,6 +19,9 @@ from relax.transport.queue import row_keys
 CONTROLLER = "controller"
 """The role of what the driver does itself."""
 
+SAVED = (ACTOR, CRITIC, ROLLOUT)
+"""The roles that have something to go on from."""
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -71,6 +74,12 @@ def batch_keys(args: Namespace, batch: int) -> list[str]:
     size, samples = args.global_batch_size, samples_of_rollout(args)
     places = (divmod(number, samples) for number in range(batch * size, (batch + 1) * size))
     return [key for rollout, position in places for key in row_keys(rollout, [position])]
+
+
+def rollouts_of(args: Namespace, batch: int) -> range:
+    """The rollouts whose samples an optimizer batch holds."""
+    size, samples = args.global_batch_size, samples_of_rollout(args)
+    return range(batch * size // samples, ((batch + 1) * size - 1) // samples + 1)
 
 
 def slices_of(keys: Sequence[str], count: int) -> list[Sequence[str]]:
@@ -195,7 +204,7 @@ class _Plan:
 
     def _by_slices(self, batch: int) -> list[str]:
         args = self.args
-        version = sampled_version(args, self._rollouts_of(batch)[0])
+        version = sampled_version(args, rollouts_of(args, batch)[0])
         if CRITIC in self.roles:
             # Those of a whole rollout come from the critic as it was before any of the rollout's batches.
             for own in self._batches_of_values(batch):
@@ -224,13 +233,9 @@ class _Plan:
             return range(batch, batch + 1)
         return range(batch, batch + a_rollout) if batch % a_rollout == 0 else range(0)
 
-    def _rollouts_of(self, batch: int) -> range:
-        size, samples = self.args.global_batch_size, samples_of_rollout(self.args)
-        return range(batch * size // samples, ((batch + 1) * size - 1) // samples + 1)
-
     def _rows_of(self, batch: int) -> list[str]:
         """The units that bring its rows."""
-        return [_generated(rollout) for rollout in self._rollouts_of(batch)]
+        return [_generated(rollout) for rollout in rollouts_of(self.args, batch)]
 
     def _train(self, batch: int, after: Sequence[str]) -> None:
         keys = batch_keys(self.args, batch)
@@ -261,9 +266,7 @@ class _Plan:
         name, arguments = f"checkpoint {rollout}", {"rollout": rollout}
         opened = self._add(f"{name} opened", CONTROLLER, "open_checkpoint", arguments)
         saved = [
-            self._add(f"{name}, part {role}", role, "save", arguments, [opened])
-            for role in (ACTOR, CRITIC, ROLLOUT)
-            if role in self.roles
+            self._add(f"{name}, part {role}", role, "save", arguments, [opened]) for role in SAVED if role in self.roles
         ]
         self._add(f"{name} committed", CONTROLLER, "commit_checkpoint", arguments, saved)
 

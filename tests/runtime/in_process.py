@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from relax.algorithms.spec import get_algorithm
 from relax.arguments import parse_args
 from relax.core.checkpoint import commit, open_checkpoint, pending_folder
 from relax.core.registry import REFERENCE, SFT, process_role
 from relax.core.schedule import CONTROLLER, Unit, schedule
-from relax.algorithms.spec import get_algorithm
 from tests.relax.command_lines import LEAST
 from tests.runtime.local_queue import LocalQueue
 

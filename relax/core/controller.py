@@ -1,0 +1,177 @@
+"""The driver of a run: starts its roles, does its schedule, watches over its processes, and keeps its record."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn, Protocol
+
+from relax.core.checkpoint import Checkpoint, commit, pending_folder, write_part
+from relax.core.execution import RunError, execute
+from relax.core.processes import (
+    Process,
+    RoleFailure,
+    raising,
+    require_running,
+    start_processes,
+    starts_of,
+    wait_for_death,
+)
+from relax.core.record import Record
+from relax.core.registry import ADVANTAGES, SFT, process_role
+from relax.core.resume import RUN, lasting_options
+from relax.core.schedule import CONTROLLER, SAVED, Unit, schedule
+from relax.core.trace import seal_trace, start_trace
+from relax.transport.queue import Queue, TransportError
+
+SFT_ROLE = "relax.components.sft:SFT"
+DYING = 5.0  # seconds for a process to be gone, after a peer has felt it
+# For tests that end a process at a known moment: before this unit the driver writes who is who, and waits.
+STOP_BEFORE, STOPPED_FILE = "RELAX_STOP_BEFORE", "RELAX_STOPPED_FILE"
+
+
+class Progress(Protocol):
+    """Who shows the run."""
+
+    def step(self, row: dict[str, float | int]) -> None:
+        """The numbers of a rollout."""
+
+
+def roles_of(args: Namespace, *, resumed: bool) -> dict[str, str]:
+    """The roles that a run starts, name to path: those of its mode, and the demonstrations of its warm-up."""
+    roles = process_role(args)
+    warms_up = args.sft_steps and not resumed and not args.debug_rollout_only
+    return {**roles, SFT: SFT_ROLE} if warms_up else roles
+
+
+class Controller:
+    """One run, in the Ray and on the queue that are there."""
+
+    def __init__(
+        self, args: Namespace, queue: Queue, progress: Progress, *, checkpoint: Checkpoint | None = None
+    ) -> None:
+        self.args, self.queue, self.progress, self.checkpoint = args, queue, progress, checkpoint
+        self.record = Record(args)
+        if checkpoint is not None:
+            self.record.restore(checkpoint.facts(RUN))
+        self._processes: list[Process] = []
+        self._given: dict[str, Any] = {}  # what units that publish weights gave, by key
+
+    def run(self) -> Record:
+        """The whole run; raises `RunError` where a role fails or a process dies, naming it and its work."""
+        args, checkpoint = self.args, self.checkpoint
+        roles = roles_of(args, resumed=checkpoint is not None)
+        units = schedule(args, roles, resumed=None if checkpoint is None else checkpoint.step)
+        start_trace(args)
+        with TemporaryDirectory(prefix="relax-ranks-") as folder, self._roles(roles, Path(folder)):
+            if checkpoint is not None:
+                self._load(checkpoint)
+            execute(units, self, timeout=args.call_timeout)
+        return self.record
+
+    def start(self, unit: Unit) -> list[Future[Any]]:
+        """Starts a unit: the driver's own are done at once."""
+        self._stop_before(unit)
+        if unit.role == CONTROLLER:
+            return [_done(lambda: getattr(self, f"_{unit.call}")(**unit.arguments))]
+        if unit.role == ADVANTAGES:
+            return [self._service(unit)]
+        handles = [process.handle for process in self._processes if process.role == unit.role]
+        if unit.gives_weights:
+            failures, weights = zip(*(_give(handle, unit) for handle in handles), strict=True)
+            self._given[unit.key] = weights[0]
+            return [raising(failure.future()) for failure in failures]
+        weights = None if unit.weights is None else self._given[unit.weights]
+        asked = handles if unit.everywhere else handles[:1]
+        return [raising(handle.call.remote(unit.call, unit.arguments, weights).future()) for handle in asked]
+
+    def finish(self, unit: Unit, results: list[Any]) -> None:
+        """Takes what came of a unit."""
+        self.record.take(unit, results)
+
+    def fail(self, unit: Unit, process: int, error: BaseException) -> NoReturn:
+        """What ended the run: a process that died, rather than what others felt of it."""
+        of_role = [one for one in self._processes if one.role == unit.role]
+        own = not isinstance(error, RoleFailure)
+        if own or error.failure.kind in ("LostPeer", "TransportError"):
+            self._wait_for_death([unit])
+        if unit.role == CONTROLLER:
+            raise RunError(f"the driver failed at '{unit.key}': {error}") from error
+        raise RunError(f"{of_role[process].described} failed at '{unit.key}': {error}") from error
+
+    def look(self, running: Sequence[Unit]) -> None:
+        """Raises where a process of a role or of the queue is no more."""
+        require_running(self._processes, running)
+        try:
+            self.queue.require_alive()
+        except TransportError as error:
+            raise RunError(f"{error}: it was killed, or ran out of memory") from error
+
+    def _wait_for_death(self, running: Sequence[Unit]) -> None:
+        wait_for_death(self._processes, running, DYING)
+        self.look(running)
+
+    @contextmanager
+    def _roles(self, roles: Mapping[str, str], folder: Path) -> Iterator[None]:
+        own = {role: path for role, path in roles.items() if role != ADVANTAGES}
+        self._processes = start_processes(starts_of(self.args, own, folder), self.args, self.queue)
+        yield
+
+    def _load(self, checkpoint: Checkpoint) -> None:
+        # What was saved before the first rollout may lack the roles that only a rollout needs.
+        held = set(SAVED) if checkpoint.step else checkpoint.parts()
+        units = [
+            Unit(f"load {role}", role, "load", {"folder": str(checkpoint.folder)}, everywhere=True)
+            for role in dict.fromkeys(process.role for process in self._processes)
+            if role in held and role in SAVED
+        ]
+        execute(units, self, timeout=self.args.call_timeout)
+
+    def _service(self, unit: Unit) -> Future[Any]:
+        raise NotImplementedError
+
+    def _drop(self, keys: Sequence[str]) -> None:
+        self.queue.drop(keys)
+
+    def _report(self, rollouts: Sequence[int], batches: Sequence[int]) -> None:
+        self.progress.step(self.record.row(rollouts, batches))
+        if self.args.trace_rollout in rollouts:
+            seal_trace(self.args)
+
+    def _open_checkpoint(self, rollout: int) -> None:
+        self._pending = pending_folder(Path(self.args.save), rollout)
+
+    def _commit_checkpoint(self, rollout: int) -> None:
+        facts = {**self.record.saved(rollout), "options": lasting_options(self.args)}
+        write_part(self._pending, RUN, tensors={}, facts=facts)
+        commit(self._pending, rollout, keep=self.args.keep_checkpoints)
+
+    def _stop_before(self, unit: Unit) -> None:
+        if os.environ.get(STOP_BEFORE) != unit.key:
+            return
+        table = {process.name: process.pid for process in self._processes}
+        Path(os.environ[STOPPED_FILE]).write_text(json.dumps({"driver": os.getpid(), **table}))
+        while True:
+            self.look([unit])
+            time.sleep(0.1)
+
+
+def _give(handle: Any, unit: Unit) -> Any:
+    return handle.give.options(num_returns=2).remote(unit.call, unit.arguments)
+
+
+def _done(function: Callable[[], Any]) -> Future[Any]:
+    """A future of what ``function`` gives now."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(function())
+    except Exception as error:
+        future.set_exception(error)
+    return future

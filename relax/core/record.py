@@ -1,0 +1,120 @@
+"""What a run has counted, measured and found so far: numbers only, from what the roles gave back."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from relax.core.fingerprint import joined
+from relax.core.registry import ACTOR, CRITIC
+from relax.core.schedule import Unit, steps_before
+
+
+@dataclass
+class Counts:
+    """Samples, counted where each happens."""
+
+    generated: int = 0
+    """By the rollout role, as responses are sampled."""
+    enqueued: int = 0
+    """By what the queue holds after they were put."""
+    trained: int = 0
+    """By the actor's ranks, after each optimizer step."""
+
+
+@dataclass
+class Record:
+    """Of a whole run: what came before the checkpoint that it goes on from, and since."""
+
+    args: Namespace
+    counts: Counts = field(default_factory=Counts)
+    """Of what is finished: rollouts that were trained on, or sampled where nothing is trained."""
+    evaluations: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Mean rewards by ``start`` and ``end``."""
+    fingerprints: dict[int, dict[str, int]] = field(default_factory=dict)
+    """By rollout, since this process started: of ``tokens`` and ``advantages``, equal where two runs' bits are."""
+    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By role and by what it did, summed over its processes, since this process started."""
+    started: float = field(default_factory=time.perf_counter)
+    _rollouts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    _batches: dict[tuple[str, int], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    _reported: float = field(default_factory=time.perf_counter)
+
+    def take(self, unit: Unit, results: Sequence[Any]) -> None:
+        """Takes what the processes of a role gave for a unit."""
+        for facts in results:
+            if isinstance(facts, Mapping):
+                self._spent(unit.role, facts.get("seconds", {}))
+        if unit.call in ("generate", "fetch"):
+            self._rollouts[unit.arguments["rollout"]] = results[0]
+        elif unit.call == "train":
+            self._batches[unit.role, unit.arguments["batch"]] = results
+        elif unit.call == "evaluate":
+            self.evaluations[unit.key.rpartition(" ")[2]] = results[0]["rewards"]
+        elif unit.call == "learn":
+            self._batches[unit.role, -1] = results
+
+    def row(self, rollouts: Sequence[int], batches: Sequence[int]) -> dict[str, float | int]:
+        """Counts ``rollouts`` with their optimizer ``batches``, and gives the numbers people watch."""
+        found = [self._rollouts.pop(rollout) for rollout in rollouts]
+        actor = [self._batches.pop((ACTOR, batch)) for batch in batches]
+        critic = [self._batches.pop((CRITIC, batch))[0] for batch in batches if (CRITIC, batch) in self._batches]
+        self._fingerprint(rollouts, found, batches, actor)
+        self.counts.generated += sum(facts["generated"] for facts in found)
+        self.counts.enqueued += sum(facts["enqueued"] for facts in found)
+        self.counts.trained += sum(facts["trained"] for ranks in actor for facts in ranks)
+        now = time.perf_counter()
+        row: dict[str, float | int] = {"rollout": rollouts[-1], "step": steps_before(self.args, rollouts[-1] + 1)}
+        row |= _means("reward/", [facts["rewards"] for facts in found if "rewards" in facts])
+        row |= _means("rollout/", [facts["metrics"] for facts in found if "metrics" in facts])
+        row |= _means("", [{"response_length": facts["response_length"]} for facts in found if "rewards" in facts])
+        row |= _means("train/", [ranks[0]["metrics"] for ranks in actor])
+        row |= _means("critic/", [facts["metrics"] for facts in critic])
+        samples = sum(facts["generated"] for facts in found)
+        row |= {
+            "samples": samples,
+            "seconds": now - self._reported,
+            "samples_per_second": samples / (now - self._reported),
+        }
+        self._reported = now
+        return row
+
+    def supervised_row(self, step: int) -> dict[str, float | int]:
+        """The numbers of the warm-up's last steps."""
+        ranks = self._batches.pop((ACTOR, -1))
+        return {"supervised_step": step, **_means("supervised/", [ranks[0]["metrics"]])}
+
+    def saved(self, rollout: int) -> dict[str, Any]:
+        """What a checkpoint keeps of it, for JSON."""
+        return {"rollouts": rollout, "counts": asdict(self.counts), "evaluations": self.evaluations}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Continues from what `saved` gave."""
+        self.counts, self.evaluations = Counts(**saved["counts"]), dict(saved["evaluations"])
+
+    def _spent(self, role: str, seconds: Mapping[str, float]) -> None:
+        of_role = self.seconds.setdefault(role, {})
+        for name, spent in seconds.items():
+            of_role[name] = of_role.get(name, 0.0) + spent
+
+    def _fingerprint(
+        self,
+        rollouts: Sequence[int],
+        found: Sequence[Mapping[str, Any]],
+        batches: Sequence[int],
+        actor: Sequence[Sequence[Mapping[str, Any]]],
+    ) -> None:
+        for rollout, facts in zip(rollouts, found, strict=True):
+            self.fingerprints[rollout] = {"tokens": facts["fingerprint"]}
+        for rollout in rollouts[:1] if actor else ():
+            ranks = (facts["fingerprint"] for of_batch in actor for facts in of_batch)
+            self.fingerprints[rollout]["advantages"] = joined(ranks)
+
+
+def _means(prefix: str, groups: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    found = list(groups)
+    return {prefix + name: statistics.fmean(one[name] for one in found) for name in (found[0] if found else ())}

@@ -1,0 +1,45 @@
+"""The checkpoint that a run goes on from, and whether its options allow it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from relax.core.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+
+RUN = "run"
+"""The part of a checkpoint with the counts of the run, and the options below."""
+
+# What a checkpoint's rollouts, versions of the weights and random numbers are counted in.
+LASTING = ("rollout_batch_size", "n_samples_per_prompt", "global_batch_size", "max_staleness", "seed")
+
+
+def checkpoint_of(args: Namespace) -> Checkpoint | None:
+    """The latest checkpoint of ``--load``; None without that option.
+
+    Raises `CheckpointError` where there is none, where it is damaged, and where an option that its numbers depend on is
+    another now. Before its first rollout a run depends on none.
+    """
+    if args.load is None:
+        return None
+    checkpoint = open_checkpoint(Path(args.load))
+    then = checkpoint.facts(RUN)["options"]
+    for name in LASTING if checkpoint.step else ():
+        now, option = getattr(args, name), f"--{name.replace('_', '-')}"
+        if now != then[name]:
+            raise CheckpointError(
+                f"{option} {now} and --load {checkpoint.folder}: it was saved with {then[name]}, and goes on with no "
+                f"other; give {option} {then[name]}"
+            )
+    if checkpoint.step > args.num_rollout:
+        raise CheckpointError(
+            f"--num-rollout {args.num_rollout} and --load {checkpoint.folder}: it was saved after {checkpoint.step} "
+            "rollouts; give more, or an earlier checkpoint's folder"
+        )
+    return checkpoint
+
+
+def lasting_options(args: Namespace) -> dict[str, Any]:
+    """What a later `checkpoint_of` compares."""
+    return {name: getattr(args, name) for name in LASTING}
