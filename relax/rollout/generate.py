@@ -61,7 +61,7 @@ def generate(
         output = model_output(model, qkv_format="bshd", tokens=[texts[i] for i in open_])  # [open, S, V]
         last = torch.tensor([len(texts[i]) - 1 for i in open_])
         logits = output[torch.arange(len(open_)), last]  # [open, V]
-        drawn = logits.argmax(dim=1) if uniforms is None else draw(logits, uniforms[open_, step])
+        drawn = logits.argmax(dim=1) if uniforms is None else draw(logits, uniforms[open_, step].to(logits.device))
         log_probs, _ = vocab_parallel_log_probs(logits, drawn, LocalCollective())
         for i, token, log_prob in zip(open_, drawn.tolist(), log_probs.tolist(), strict=True):
             responses[i].tokens.append(token)

@@ -35,6 +35,7 @@ def model_output(
                 f"sequence {position} has {len(ids)} tokens, {length} with its padding, and the model reads "
                 f"{longest}: raise the model's max_length or shorten prompts and responses"
             )
+    tokens = [ids.to(next(model.parameters()).device) for ids in tokens]
     if qkv_format == "bshd":
         width = max([FEWEST_TOKENS, *lengths])
         ids = torch.stack([pad(ids, (0, width - len(ids))) for ids in tokens])  # [B, S]

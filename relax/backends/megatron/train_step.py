@@ -106,12 +106,17 @@ def _of_this_rank(
     counts = {SAMPLES: len(batch["tokens"]), TOKENS: sum(float(mask.sum()) for mask in batch["loss_masks"])}
     sums = {name: torch.tensor(count, dtype=torch.float64) for name, count in counts.items()}
     for columns in micro_batches(batch, micro_batch_size):
-        output = output_of(args, model, columns)
-        loss, metrics = loss_function(args, columns, output)
+        there = {name: _moved(column, gradient.device) for name, column in columns.items()}
+        loss, metrics = loss_function(args, there, output_of(args, model, there))
         gradient += torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)])
         for name, value in metrics.items():
-            sums[name] = value.double() + sums.get(name, 0.0)
+            sums[name] = value.cpu().double() + sums.get(name, 0.0)
     return gradient, sums
+
+
+def _moved(column: Sequence[Any], device: torch.device) -> list[Any]:
+    """The column with its tensors on ``device``, where the model is."""
+    return [entry.to(device) if isinstance(entry, torch.Tensor) else entry for entry in column]
 
 
 def _refuse(optimizer: Optimizer, gradient: torch.Tensor, metrics: Mapping[str, float]) -> None:
