@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from pathlib import Path
 
@@ -31,17 +31,25 @@ class ClusterError(RuntimeError):
 
 
 @contextlib.contextmanager
-def cluster(logical_cpus: int, *, needed: int = 1, deadline: float = DEADLINE) -> Iterator[Path]:
+def cluster(
+    logical_cpus: int,
+    *,
+    needed: int = 1,
+    deadline: float = DEADLINE,
+    announce: Callable[[Path], None] = lambda folder: None,
+) -> Iterator[Path]:
     """Runs a Ray with ``logical_cpus``, of which what is to be started reserves ``needed``; gives its folder.
 
     A logical CPU is a place for a process, not a core: Ray starts no more processes than it has places for, and what
-    finds none waits without a word. No port is fixed, and nothing outlives the block, the folder included.
+    finds none waits without a word. No port is fixed, and nothing outlives the block, the folder included;
+    ``announce`` is told of the folder before Ray starts, so that somebody can remove it if this process is killed.
     """
     _require_places(logical_cpus, needed)
     _require_no_other()
     os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
     folder = _folder()
     try:
+        announce(folder)
         with _ray(logical_cpus, folder, deadline):
             yield folder
     finally:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from relax.core.deadline import LOOK, Overdue, within
 from relax.transport.values import from_bytes, to_bytes
 
 T = TypeVar("T")
@@ -24,7 +23,6 @@ T = TypeVar("T")
 PARTITION = "rollouts"
 CONTROLLER = "the queue's controller"
 DEADLINE = 60.0  # seconds for one call, where nothing has died
-FIRST_LOOK = 1.0  # seconds without an answer before the queue's processes are looked at
 # Few threads, since a run has many processes; no log beside the errors raised here.
 SETTINGS = {"TQ_NUM_THREADS": "1", "TQ_CLIENT_ZMQ_IO_THREADS": "1", "TQ_LOGGING_LEVEL": "CRITICAL"}
 
@@ -107,7 +105,7 @@ class Queue:
         import ray
 
         probes = {handle.__ray_ready__.remote(): name for name, handle in self.handles.items()}
-        answered, _ = ray.wait(list(probes), num_returns=len(probes), timeout=FIRST_LOOK)
+        answered, _ = ray.wait(list(probes), num_returns=len(probes), timeout=LOOK)
         for probe in answered:
             try:
                 ray.get(probe)
@@ -220,26 +218,16 @@ def _process_id(_actor: Any) -> int:
 
 
 def _watched(trouble: str, function: Callable[[], T], look: Callable[[], None], deadline: float) -> T:
-    """``function()`` in a thread that nobody waits for, while ``look`` is called every second or so."""
-    future: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    end = time.monotonic() + deadline
-    while not wait([future], timeout=FIRST_LOOK).done:
-        look()
-        if time.monotonic() > end:
-            raise TransportError(f"{trouble} within {deadline:g} s: no answer")
-    error = future.exception()
-    if error is not None:
+    """``function()``; where that fails, what ``look`` raises if a part of the queue died, else ``trouble`` and why."""
+    try:
+        return within(deadline, function, look)
+    except TransportError:
+        raise
+    except Overdue as error:
+        raise TransportError(f"{trouble}: {error}") from error
+    except Exception as error:
         look()
         raise TransportError(f"{trouble}: {type(error).__name__}: {error}") from error
-    return future.result()
 
 
 def _encoded(name: str, keys: Sequence[str], column: Sequence[Any]) -> list[bytes]:
