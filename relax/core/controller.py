@@ -13,7 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn, Protocol
 
+from relax.components.advantages_service import (
+    AdvantagesService,
+    ServiceError,
+    deploy_advantages,
+    stop_advantages,
+)
 from relax.core.checkpoint import Checkpoint, commit, pending_folder, write_part
+from relax.core.deadline import in_thread
 from relax.core.execution import RunError, execute
 from relax.core.processes import (
     Process,
@@ -25,13 +32,13 @@ from relax.core.processes import (
     wait_for_death,
 )
 from relax.core.record import Record
-from relax.core.registry import ADVANTAGES, SFT, process_role
+from relax.core.registry import ADVANTAGES
 from relax.core.resume import RUN, lasting_options
-from relax.core.schedule import CONTROLLER, SAVED, Unit, schedule
+from relax.core.schedule import CONTROLLER, SAVED, Unit, roles_of, schedule
 from relax.core.trace import seal_trace, start_trace
 from relax.transport.queue import Queue, TransportError
 
-SFT_ROLE = "relax.components.sft:SFT"
+FELT = ("LostPeer", "TransportError")  # what a role raises where another process died
 DYING = 5.0  # seconds for a process to be gone, after a peer has felt it
 # For tests that end a process at a known moment: before this unit the driver writes who is who, and waits.
 STOP_BEFORE, STOPPED_FILE = "RELAX_STOP_BEFORE", "RELAX_STOPPED_FILE"
@@ -42,13 +49,6 @@ class Progress(Protocol):
 
     def step(self, row: dict[str, float | int]) -> None:
         """The numbers of a rollout."""
-
-
-def roles_of(args: Namespace, *, resumed: bool) -> dict[str, str]:
-    """The roles that a run starts, name to path: those of its mode, and the demonstrations of its warm-up."""
-    roles = process_role(args)
-    warms_up = args.sft_steps and not resumed and not args.debug_rollout_only
-    return {**roles, SFT: SFT_ROLE} if warms_up else roles
 
 
 class Controller:
@@ -62,6 +62,7 @@ class Controller:
         if checkpoint is not None:
             self.record.restore(checkpoint.facts(RUN))
         self._processes: list[Process] = []
+        self._service: AdvantagesService | None = None
         self._given: dict[str, Any] = {}  # what units that publish weights gave, by key
 
     def run(self) -> Record:
@@ -82,12 +83,13 @@ class Controller:
         if unit.role == CONTROLLER:
             return [_done(lambda: getattr(self, f"_{unit.call}")(**unit.arguments))]
         if unit.role == ADVANTAGES:
-            return [self._service(unit)]
+            assert self._service is not None
+            return [raising(self._service.call(unit.call, unit.arguments))]
         handles = [process.handle for process in self._processes if process.role == unit.role]
         if unit.gives_weights:
-            failures, weights = zip(*(_give(handle, unit) for handle in handles), strict=True)
-            self._given[unit.key] = weights[0]
-            return [raising(failure.future()) for failure in failures]
+            given = [_give(handle, unit) for handle in handles]
+            self._given[unit.key] = given[0][1]
+            return [raising(failure.future()) for failure, _ in given]
         weights = None if unit.weights is None else self._given[unit.weights]
         asked = handles if unit.everywhere else handles[:1]
         return [raising(handle.call.remote(unit.call, unit.arguments, weights).future()) for handle in asked]
@@ -98,21 +100,20 @@ class Controller:
 
     def fail(self, unit: Unit, process: int, error: BaseException) -> NoReturn:
         """What ended the run: a process that died, rather than what others felt of it."""
-        of_role = [one for one in self._processes if one.role == unit.role]
-        own = not isinstance(error, RoleFailure)
-        if own or error.failure.kind in ("LostPeer", "TransportError"):
+        if not isinstance(error, RoleFailure) or error.kind in FELT:
             self._wait_for_death([unit])
-        if unit.role == CONTROLLER:
-            raise RunError(f"the driver failed at '{unit.key}': {error}") from error
-        raise RunError(f"{of_role[process].described} failed at '{unit.key}': {error}") from error
+        who = [one.described for one in self._processes if one.role == unit.role] or [unit.role]
+        raise RunError(f"{who[process]} failed at '{unit.key}': {error}") from error
 
     def look(self, running: Sequence[Unit]) -> None:
         """Raises where a process of a role or of the queue is no more."""
         require_running(self._processes, running)
         try:
+            if self._service is not None:
+                self._service.require_alive()
             self.queue.require_alive()
-        except TransportError as error:
-            raise RunError(f"{error}: it was killed, or ran out of memory") from error
+        except (ServiceError, TransportError) as error:
+            raise RunError(str(error)) from error
 
     def _wait_for_death(self, running: Sequence[Unit]) -> None:
         wait_for_death(self._processes, running, DYING)
@@ -120,9 +121,18 @@ class Controller:
 
     @contextmanager
     def _roles(self, roles: Mapping[str, str], folder: Path) -> Iterator[None]:
+        """The roles' processes, started side by side."""
         own = {role: path for role, path in roles.items() if role != ADVANTAGES}
-        self._processes = start_processes(starts_of(self.args, own, folder), self.args, self.queue)
-        yield
+        service = in_thread(lambda: deploy_advantages(self.args, self.queue)) if ADVANTAGES in roles else None
+        try:
+            self._processes = start_processes(starts_of(self.args, own, folder), self.args, self.queue)
+            self._service = None if service is None else service.result()
+            yield
+        except ServiceError as error:
+            raise RunError(str(error)) from error
+        finally:
+            if service is not None:
+                stop_advantages()
 
     def _load(self, checkpoint: Checkpoint) -> None:
         # What was saved before the first rollout may lack the roles that only a rollout needs.
@@ -133,9 +143,6 @@ class Controller:
             if role in held and role in SAVED
         ]
         execute(units, self, timeout=self.args.call_timeout)
-
-    def _service(self, unit: Unit) -> Future[Any]:
-        raise NotImplementedError
 
     def _drop(self, keys: Sequence[str]) -> None:
         self.queue.drop(keys)
@@ -157,6 +164,7 @@ class Controller:
         if os.environ.get(STOP_BEFORE) != unit.key:
             return
         table = {process.name: process.pid for process in self._processes}
+        table |= {} if self._service is None else {ADVANTAGES: self._service.process}
         Path(os.environ[STOPPED_FILE]).write_text(json.dumps({"driver": os.getpid(), **table}))
         while True:
             self.look([unit])

@@ -24,7 +24,7 @@ class RoleFailure(Exception):
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(f"{failure.kind}: {failure.message}")
-        self.failure = failure
+        self.kind, self.trace = failure.kind, failure.trace
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def start_processes(starts: Sequence[Start], args: Namespace, queue: Queue) -> l
     """Starts all at once; raises `RunError` naming the first that cannot be made within ``--call-timeout``."""
     import ray
 
-    role_process = ray.remote(num_cpus=1, max_restarts=0)(RoleProcess)
+    role_process: Any = ray.remote(num_cpus=1, max_restarts=0)(RoleProcess)
     handles = [role_process.remote(start, args, queue) for start in starts]
     futures = [raising(handle.ready.remote().future()) for handle in handles]
     done, _ = wait(futures, timeout=args.call_timeout)

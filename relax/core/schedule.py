@@ -13,7 +13,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relax.core.registry import ACTOR, ACTOR_FWD, ADVANTAGES, CRITIC, REFERENCE, ROLLOUT, SFT, SFT_LOSS_TYPE
+from relax.core.registry import (
+    ACTOR,
+    ACTOR_FWD,
+    ADVANTAGES,
+    CLASS_OF_ROLE,
+    CRITIC,
+    REFERENCE,
+    ROLLOUT,
+    SFT,
+    SFT_LOSS_TYPE,
+    process_role,
+)
 from relax.transport.queue import row_keys
 
 CONTROLLER = "controller"
@@ -42,6 +53,13 @@ class Unit:
     """Every rank of the role does it, each with its share; otherwise rank 0 alone."""
     gives_weights: bool = False
     """Its result is for other units, and not read by the driver."""
+
+
+def roles_of(args: Namespace, *, resumed: bool = False) -> dict[str, str]:
+    """The roles that a run starts, name to path: those of its mode, and the demonstrations of its warm-up."""
+    roles = process_role(args)
+    warms_up = args.sft_steps and not resumed and not args.debug_rollout_only
+    return {**roles, SFT: CLASS_OF_ROLE[SFT]} if warms_up else roles
 
 
 def samples_of_rollout(args: Namespace) -> int:

@@ -11,8 +11,8 @@ from typing import Any
 from relax.algorithms.spec import get_algorithm
 from relax.arguments import parse_args
 from relax.core.checkpoint import commit, open_checkpoint, pending_folder
-from relax.core.registry import REFERENCE, SFT, process_role
-from relax.core.schedule import CONTROLLER, Unit, schedule
+from relax.core.registry import REFERENCE
+from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
 from tests.relax.command_lines import LEAST
 from tests.runtime.local_queue import LocalQueue
 
@@ -39,7 +39,9 @@ class InProcess:
     def __init__(self, args: Namespace, *, load: Path | None = None) -> None:
         self.args, self.queue = args, LocalQueue()
         self.facts: dict[str, Any] = {}
-        self.roles = {role: self._started(role, path) for role, path in self._paths(load).items()}
+        self.roles = {
+            role: self._started(role, path) for role, path in roles_of(args, resumed=load is not None).items()
+        }
         self.resumed = None
         if load is not None:
             checkpoint = open_checkpoint(load)
@@ -47,12 +49,6 @@ class InProcess:
             for role in self.roles.values():
                 if hasattr(role, "load"):
                     role.load(str(checkpoint.folder))
-
-    def _paths(self, load: Path | None) -> dict[str, str]:
-        roles = process_role(self.args)
-        if self.args.sft_steps and load is None and not self.args.debug_rollout_only:
-            roles = {**roles, SFT: "relax.components.sft:SFT"}
-        return roles
 
     def _started(self, role: str, path: str) -> Any:
         module, _, name = path.partition(":")
