@@ -1,0 +1,60 @@
+"""The numbers people watch, on the terminal: a table that is renewed in place, elsewhere a line a row."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import IO, Any
+
+from relax.progress.numbers import Row, shown, watched
+
+ROWS = 12  # of the table: the latest ones
+
+
+class Terminal:
+    """Writes to ``out``: plain lines, or a live table where it is a terminal. ``total`` is the number of rollouts."""
+
+    def __init__(self, out: IO[str], total: int) -> None:
+        self._out, self._total = out, total
+        self._rows: deque[dict[str, str]] = deque(maxlen=ROWS)
+        self._live = _live(out)
+
+    def step(self, row: Row) -> None:
+        """Shows one row."""
+        found = {name: shown(number) for name, number in watched(row).items()}
+        if self._live is None:
+            self._out.write("  ".join(f"{name} {text}" for name, text in found.items()) + "\n")
+            self._out.flush()
+            return
+        if self._rows and self._rows[-1].keys() != found.keys():
+            self._rows.clear()  # another phase
+        self._rows.append(found)
+        self._live.start()
+        self._live.update(self._table(row), refresh=True)
+
+    def finish(self) -> None:
+        """Leaves the last table where it is."""
+        if self._live is not None:
+            self._live.stop()
+
+    def _table(self, row: Row) -> Any:
+        from rich.table import Table
+
+        title = f"{row['rollout'] + 1} of {self._total} rollouts" if "rollout" in row else "warm-up"
+        table = Table(title=title, title_justify="left")
+        for name in self._rows[-1]:
+            table.add_column(name, justify="right")
+        for cells in self._rows:
+            table.add_row(*cells.values())
+        return table
+
+
+def _live(out: IO[str]) -> Any:
+    """A live display; None where ``out`` is no terminal that could show one."""
+    if not out.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(file=out, no_color=bool(os.environ.get("NO_COLOR")), highlight=False)
+    return Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
