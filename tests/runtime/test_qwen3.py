@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from relax.backends.megatron.forward import model_output
+from relax.backends.megatron.forward import last_output, model_output
 from relax.backends.megatron.model import with_value_head
 from relax.backends.megatron.qwen3 import qwen3_model
 from relax.backends.megatron.qwen3_shape import EMBEDDING, HEAD, Qwen3Shape
@@ -157,6 +157,9 @@ def test_batch_invariant(tmp_path: Path, make: Callable[[Path, int], torch.nn.Mo
     vocabulary = changes.get("vocab_size", 53)
     model, tokens = make(tmp_path, vocabulary), sequences(vocabulary)
     alone = [rows(model, "bshd", [ids])[0] for ids in tokens]
+    last = torch.stack([one[-1] for one in alone])
+    assert torch.equal(last, last_output(model, tokens))
+    assert torch.equal(last[:1], last_output(model, tokens[:1]))
     for qkv_format in FORMATS:
         together = rows(model, qkv_format, tokens)
         reversed_ = rows(model, qkv_format, tokens[::-1])[::-1]

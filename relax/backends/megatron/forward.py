@@ -53,6 +53,21 @@ def output_of(args: Namespace, model: torch.nn.Module, columns: Mapping[str, Any
     )
 
 
+def last_output(model: torch.nn.Module, tokens: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The row of `model_output` at the last token of each sequence, ``[n, V]``: of the same bits, and without the cost
+    of a whole vocabulary at every other token.
+    """
+    last = torch.tensor([len(ids) - 1 for ids in tokens])
+
+    def select(module: torch.nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        rows = inputs[0][last, torch.arange(len(last))]  # [S, B, H] to [n, H]
+        return (pad(rows, (0, 0, 0, max(0, FEWEST_TOKENS - len(rows))))[:, None],)
+
+    selecting: Any = model.output_layer
+    with selecting.register_forward_pre_hook(select):
+        return model_output(model, qkv_format="bshd", tokens=tokens)[0, : len(last)]
+
+
 def _packed(model: torch.nn.Module, tokens: Sequence[torch.Tensor], lengths: list[int]) -> torch.Tensor:
     """Sequences end to end, ``[1, T, V]``; a short batch gains one of padding."""
     from megatron.core.packed_seq_params import PackedSeqParams
