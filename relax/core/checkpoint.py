@@ -7,6 +7,7 @@ the folder its name, ``step-00000042``, in one rename: what has that name is com
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -24,15 +25,21 @@ from safetensors.torch import load, save
 INDEX = "checkpoint.json"
 VERSION = 1
 _NAME = re.compile(r"step-(\d{8,})")
+_REPLACED = re.compile(r"replaced-(\d{8,})")
 
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be written or read; names the folder or file, the reason and the remedy."""
 
 
+def pending_path(root: Path, step: int) -> Path:
+    """Where the parts of step ``step`` are written before they are a checkpoint."""
+    return root / f"pending-{step:08d}"
+
+
 def pending_folder(root: Path, step: int) -> Path:
     """The empty folder into which the parts of step ``step`` are to be written; what a dead run left there goes."""
-    pending = root / f"pending-{step:08d}"
+    pending = pending_path(root, step)
     try:
         shutil.rmtree(pending, ignore_errors=True)
         pending.mkdir(parents=True)
@@ -57,6 +64,7 @@ def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
     """
     root, files = pending.parent, {}
     try:
+        _put_back(root)
         for path in sorted(pending.iterdir()):
             data = path.read_bytes()
             files[path.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -79,10 +87,22 @@ def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
 
 
 def checkpoints(root: Path) -> list[int]:
-    """The steps of which ``root`` holds a checkpoint, in ascending order; none where it does not exist."""
+    """The steps of which ``root`` holds a checkpoint, in ascending order; none where it does not exist.
+
+    One that a process which was killed between the two renames of `commit` had put aside is put back.
+    """
     if not root.is_dir():
         return []
+    _put_back(root)
     return sorted(int(found[1]) for path in root.iterdir() if (found := _NAME.fullmatch(path.name)))
+
+
+def _put_back(root: Path) -> None:
+    for path in sorted(root.iterdir()):
+        found = _REPLACED.fullmatch(path.name)
+        if found and not (final := root / f"step-{found[1]}").exists():
+            with contextlib.suppress(OSError):  # of two processes that look at the same time, one does it
+                path.rename(final)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from relax.core.checkpoint import pending_path
 from relax.core.registry import (
     ACTOR,
     ACTOR_FWD,
@@ -283,8 +285,11 @@ class _Plan:
             return
         name, arguments = f"checkpoint {rollout}", {"rollout": rollout}
         opened = self._add(f"{name} opened", CONTROLLER, "open_checkpoint", arguments)
+        folder = str(pending_path(Path(args.save), rollout))
         saved = [
-            self._add(f"{name}, part {role}", role, "save", arguments, [opened]) for role in SAVED if role in self.roles
+            self._add(f"{name}, part {role}", role, "save", {**arguments, "folder": folder}, [opened])
+            for role in SAVED
+            if role in self.roles
         ]
         self._add(f"{name} committed", CONTROLLER, "commit_checkpoint", arguments, saved)
 

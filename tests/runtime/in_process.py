@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from relax.algorithms.spec import get_algorithm
 from relax.arguments import parse_args
-from relax.core.checkpoint import commit, open_checkpoint, pending_folder
+from relax.core.checkpoint import commit, open_checkpoint, pending_folder, write_part
 from relax.core.registry import REFERENCE
+from relax.core.resume import RUN, lasting_options
 from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
 from tests.relax.command_lines import LEAST
 from tests.runtime.local_queue import LocalQueue
@@ -59,11 +60,12 @@ class InProcess:
         """The schedule of this run."""
         return schedule(self.args, self.roles, resumed=self.resumed)
 
-    def run(self, units: Sequence[Unit] | None = None, *, until: str | None = None) -> InProcess:
-        """Does the units in order, or those before ``until``."""
-        for unit in self.units() if units is None else units:
-            if unit.key == until:
-                break
+    def run(self, *, since: str | None = None, until: str | None = None) -> InProcess:
+        """Does the units in order; those from ``since`` on, and before ``until``."""
+        units = self.units()
+        keys = [unit.key for unit in units]
+        start, stop = (default if key is None else keys.index(key) for key, default in ((since, 0), (until, None)))
+        for unit in units[start:stop]:
             if unit.role == CONTROLLER:
                 self._control(unit)
                 continue
@@ -78,6 +80,7 @@ class InProcess:
         elif unit.call == "open_checkpoint":
             self._pending = pending_folder(Path(self.args.save), arguments["rollout"])
         elif unit.call == "commit_checkpoint":
+            write_part(self._pending, RUN, tensors={}, facts={"options": lasting_options(self.args)})
             commit(self._pending, arguments["rollout"])
 
     def of(self, prefix: str) -> Iterator[Any]:

@@ -86,6 +86,15 @@ def test_keep_after_going_back(tmp_path: Path) -> None:
     assert checkpoints(tmp_path) == [11, 12, 20, 30]
 
 
+def test_put_back_after_a_kill_between(tmp_path: Path) -> None:
+    """The checkpoint that a killed process had put aside, to replace it, is the latest as before."""
+    written(tmp_path, 5)
+    written(tmp_path, 7).rename(tmp_path / "replaced-00000007")
+    assert checkpoints(tmp_path) == [5, 7]
+    assert open_checkpoint(tmp_path).facts("actor")["steps"] == 7
+    assert not (tmp_path / "replaced-00000007").exists()
+
+
 def test_again_after_a_kill_between(tmp_path: Path) -> None:
     """What a process that was killed while it replaced a checkpoint left behind is no obstacle."""
     written(tmp_path, 7).rename(tmp_path / "replaced-00000007")
@@ -219,24 +228,28 @@ while True:
             break
         continue
     for step in (1, 2):
-        pending = checkpoint.pending_folder(Path(sys.argv[1]) / str(fatal), step)
+        named = step if sys.argv[2] == "next" else 1
+        pending = checkpoint.pending_folder(Path(sys.argv[1]) / str(fatal), named)
         checkpoint.write_part(pending, "actor", tensors={"a": torch.full((64,), float(step))}, facts={"step": step})
-        checkpoint.commit(pending, step, keep=1)
+        checkpoint.commit(pending, named, keep=1)
     os._exit(0)
 """
 
 
-def test_killed(tmp_path: Path) -> None:
-    """A writer killed at any of its calls to the file system leaves the old checkpoint or the new one, whole."""
+@pytest.mark.parametrize("which", ["next", "same"])
+def test_killed(tmp_path: Path, which: str) -> None:
+    """A writer killed at any of its calls to the file system leaves the old checkpoint or the new one, whole; also
+    where the new one takes the place of the old."""
     writers = subprocess.run(
-        [sys.executable, "-c", WRITER, str(tmp_path)], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", WRITER, str(tmp_path), which], capture_output=True, text=True, timeout=120, check=True
     )
     seen = set()
     for fatal, ended in (map(int, line.split()) for line in writers.stdout.splitlines()):
         found = open_checkpoint(tmp_path / str(fatal))
-        seen.add((found.step, ended))
-        assert torch.equal(torch.full((64,), float(found.step)), found.tensors("actor")["a"])
-        assert found.step == found.facts("actor")["step"]
+        step = found.facts("actor")["step"]
+        seen.add((step, ended))
+        assert torch.equal(torch.full((64,), float(step)), found.tensors("actor")["a"])
+        assert found.step == (step if which == "next" else 1)
     assert {(1, -signal.SIGKILL), (2, -signal.SIGKILL), (2, 0)} == seen
 
 
