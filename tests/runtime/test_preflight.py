@@ -1,0 +1,200 @@
+"""What is looked at before a run starts: each objection is one line that names the option and the remedy."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from argparse import Namespace
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from relax.arguments import parse_args
+from relax.backends.megatron.build import build_critic, build_policy
+from relax.core.checkpoint import commit, pending_folder, write_part
+from relax.core.folders import checkpoint_bytes, checkpoints_at_once, parameters
+from relax.core.preflight import PACKAGES, logical_cpus, preflight
+from relax.tasks.sums import Sums, sums_task
+
+REWARDS = ["--custom-rm-path", "relax.tasks.sums:sum_rewards", "--reward-key", "total"]
+
+
+def options(*argv: str, rewards: bool = True) -> Namespace:
+    return parse_args([*(REWARDS if rewards else []), *argv])
+
+
+def checkpoint(root: Path, step: int) -> None:
+    """A small checkpoint."""
+    pending = pending_folder(root, step)
+    write_part(pending, "run", tensors={}, facts={})
+    commit(pending, step)
+
+
+def broken_task(args: Namespace) -> Any:
+    raise RuntimeError("no\nproblems")
+
+
+def test_nothing_to_object(tmp_path: Path) -> None:
+    """A run that lacks nothing passes, and nothing is written."""
+    folders = ["--save", tmp_path / "a" / "b", "--log-dir", tmp_path / "c", "--trace-folder", tmp_path / "d"]
+    preflight(options(*map(str, folders), "--trace-rollout", "0"))
+    preflight(options("--loss-type", "sft_loss", rewards=False))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--tensor-model-parallel-size", "2"], "--tensor-model-parallel-size 2: a run trains with whole models"),
+        (["--context-parallel-size", "2"], "--context-parallel-size 2"),
+        (["--ray-logical-cpus", "4"], "--ray-logical-cpus 4: the processes of this run reserve 5"),
+        (["--hf-checkpoint", "nowhere"], "--hf-checkpoint nowhere: there is no such folder; nothing is downloaded"),
+        (["--task-data", "nowhere.jsonl"], "--task-data nowhere.jsonl: there is no such file"),
+        (["--debug-train-only"], "--load-debug-rollout-data (not given): there is nothing to train on"),
+        (
+            ["--debug-train-only", "--load-debug-rollout-data", "nowhere"],
+            "--load-debug-rollout-data nowhere: there is no such folder",
+        ),
+        (["--task-path", "nowhere:task"], "--task-path nowhere:task: it cannot be imported: no function at"),
+        (["--task-path", "relax.tasks.sums:nothing"], "--task-path relax.tasks.sums:nothing: it cannot be imported"),
+        (
+            ["--task-path", "tests.runtime.test_preflight:broken_task"],
+            "--task-path tests.runtime.test_preflight:broken_task: the task cannot be made: RuntimeError: no problems",
+        ),
+        (["--max-length", "16"], "--max-length 16: the first prompt of relax.tasks.sums:sums_task has 8 tokens"),
+        (["--custom-rm-path", "my.rewards:score"], "--custom-rm-path my.rewards:score: it cannot be imported"),
+        (["--dynamic-sampling-filter-path", "my:keep"], "--dynamic-sampling-filter-path my:keep: it cannot be"),
+        (["--custom-reward-post-process-path", "os:sep"], "--custom-reward-post-process-path os:sep: it cannot be"),
+    ],
+)
+def test_refused(argv: list[str], words: str) -> None:
+    """What cannot go well is told before anything starts."""
+    with pytest.raises(ValueError) as refusal:  # noqa: PT011 - the words are looked at below
+        preflight(options(*argv))
+    message = str(refusal.value)
+    assert words in message
+    assert "\n" not in message
+
+
+def test_no_reward_function() -> None:
+    """A run that samples needs a reward function, and one that does not needs none."""
+    with pytest.raises(ValueError, match=r"^--custom-rm-path \(not given\): a run needs a function that scores"):
+        preflight(options(rewards=False))
+
+
+def test_module_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of one's own that raises as it is imported is told with its option and its error."""
+    (tmp_path / "broken_rewards.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"--custom-rm-path broken_rewards:score: .*ZeroDivisionError"):
+        preflight(options("--custom-rm-path", "broken_rewards:score"))
+
+
+@pytest.mark.parametrize("extra", PACKAGES)
+def test_missing_package(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that is not installed is named with its extra, and with the command that installs it."""
+    found, missing = importlib.util.find_spec, PACKAGES[extra][-1]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else found(name))
+    with pytest.raises(ValueError, match=rf"the package {missing} of the extra '{extra}' is missing: .* pip install"):
+        preflight(options())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_no_gpu() -> None:
+    """A GPU that is not there is told."""
+    with pytest.raises(ValueError, match="--device cuda: torch finds no GPU here; give --device cpu"):
+        preflight(options("--device", "cuda"))
+
+
+class TestLogicalCpus:
+    def test_colocated(self) -> None:
+        """Actor, rollout, the queue's controller and two storage units; a rank more is one more, so is a critic."""
+        assert logical_cpus(options()) == 2 + 1 + 2
+        assert logical_cpus(options("--data-parallel-size", "2", "--storage-units", "1")) == 3 + 1 + 1
+        assert logical_cpus(options("--advantage-estimator", "ppo", "--sft-steps", "1")) == 4 + 1 + 2
+
+    def test_fully_async(self) -> None:
+        """Actor, rollout, reference and actor_fwd, the queue, and Serve's two."""
+        assert logical_cpus(options("--fully-async")) == 4 + 3 + 2
+
+
+class TestFolders:
+    @pytest.mark.parametrize("option", ["--save", "--log-dir", "--trace-folder", "--save-debug-rollout-data"])
+    def test_not_writable(self, option: str, tmp_path: Path) -> None:
+        """A folder that cannot be made or written to is told."""
+        (tmp_path / "file").write_text("")
+        more = {"--trace-folder": ["--trace-rollout", "0"], "--save-debug-rollout-data": ["--debug-rollout-only"]}
+        with pytest.raises(ValueError, match=f"{option} .*file/x: it cannot be written to"):
+            preflight(options(option, str(tmp_path / "file" / "x"), *more.get(option, [])))
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_no_permission(self, tmp_path: Path) -> None:
+        """A folder of somebody else's is told."""
+        tmp_path.chmod(0o500)
+        with pytest.raises(ValueError, match=r"--save .*Permission denied"):
+            preflight(options("--save", str(tmp_path / "x")))
+
+    def test_checkpoints_of_another_run(self, tmp_path: Path) -> None:
+        """A new run does not write among another's checkpoints; one that goes on with them does."""
+        checkpoint(tmp_path / "old", 4)
+        save = ["--save", str(tmp_path / "old")]
+        with pytest.raises(ValueError, match=r"--save .*another run, the latest of step 4; give another folder, or"):
+            preflight(options(*save))
+        checkpoint(tmp_path / "other", 2)
+        with pytest.raises(ValueError, match=r"--save .*another run"):
+            preflight(options(*save, "--load", str(tmp_path / "other")))
+        preflight(options(*save, "--load", str(tmp_path / "old")))
+        preflight(options(*save, "--load", str(tmp_path / "old" / "step-00000004")))
+
+    def test_records_of_another_run(self, tmp_path: Path) -> None:
+        """A new run does not replace another's metrics or trace; one that goes on does."""
+        (tmp_path / "metrics.csv").write_text("rollout\n")
+        (tmp_path / "trace.json").write_text("{}")
+        for argv, words in (
+            (["--log-dir", str(tmp_path)], "--log-dir .* holds metrics.csv of another run"),
+            (
+                ["--trace-folder", str(tmp_path), "--trace-rollout", "0"],
+                "--trace-folder .* holds trace.json of another",
+            ),
+        ):
+            with pytest.raises(ValueError, match=words):
+                preflight(options(*argv))
+            preflight(options(*argv, "--load", str(tmp_path)))
+
+    def test_no_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Checkpoints that do not fit are told, with how many and how large they are."""
+        usage = namedtuple("usage", "total used free")
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, 30 * 2**20))
+        argv = ["--save", str(tmp_path), "--num-rollout", "20", "--save-interval", "1"]
+        with pytest.raises(ValueError, match=r"--save .*: 21 checkpoints of about 3 MiB do not fit into the 30 MiB"):
+            preflight(options(*argv))
+        preflight(options(*argv, "--keep-checkpoints", "8"))
+
+
+@pytest.mark.usefixtures("alone")
+class TestSize:
+    @pytest.mark.parametrize("layers", [1, 3])
+    def test_parameters(self, layers: int) -> None:
+        """The estimate is that of the model that is built, within a hundredth."""
+        args = options("--num-layers", str(layers), "--hidden-size", "48", "--ffn-hidden-size", "100")
+        built = sum(one.numel() for one in build_policy(args, Sums()).parameters())
+        assert parameters(args, sums_task(args)) == pytest.approx(built, rel=0.01)  # reason: biases are left out
+
+    def test_checkpoint(self) -> None:
+        """Weights and moments of policy and critic, and published weights."""
+        ppo = options("--advantage-estimator", "ppo")
+        trained = sum(one.numel() for build in (build_policy, build_critic) for one in build(ppo, Sums()).parameters())
+        count = parameters(ppo, Sums())
+        # reason: the critic has a head of its own, and every tensor is float32
+        assert checkpoint_bytes(ppo, count) - 2**20 == pytest.approx((3 * trained + count) * 4, rel=0.02)
+
+    def test_how_many(self) -> None:
+        """One at the end; with an interval all of them, or those that are kept and the one being written."""
+        save = ["--save", "x", "--num-rollout", "10"]
+        assert checkpoints_at_once(options(*save)) == 1
+        assert checkpoints_at_once(options(*save, "--save-interval", "2")) == 6
+        assert checkpoints_at_once(options(*save, "--save-interval", "2", "--keep-checkpoints", "3")) == 4
