@@ -26,13 +26,15 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 # Megatron's row-parallel layer warns, at every forward pass, of an argument that it itself leaves out.
 OF_MEGATRON = "ignore:Warning. tp_group is None:DeprecationWarning"
+# Ray Serve declares its options in a way that pydantic would like to see changed.
+OF_SERVE = "ignore:Using extra keyword arguments on `Field`:DeprecationWarning"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Lets that one warning pass in the tests of this folder."""
+    """Lets those warnings pass in the tests of this folder."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings(OF_MEGATRON))
+            item.add_marker(pytest.mark.filterwarnings(OF_MEGATRON, OF_SERVE))
 
 
 @pytest.fixture(scope="module")
