@@ -13,6 +13,7 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 
 DEADLINE = 60.0  # seconds for Ray to start; 5 are usual
+ENDING = 30.0  # seconds for Ray to end; 2 are usual
 LONGEST_FOLDER = 40  # bytes; Ray adds 65 for its sockets, and Linux ends a socket's path at 107
 LEAST_SPACE = 256 * 2**20  # bytes free in the temporary folder: Ray's logs, and what it spills there
 SETTINGS = {
@@ -117,7 +118,7 @@ def _ray(logical_cpus: int, folder: Path, deadline: float) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join(deadline)
+        thread.join(max(deadline, ENDING))
 
 
 def _run_ray(logical_cpus: int, folder: Path, started: Future[None], over: threading.Event) -> None:
