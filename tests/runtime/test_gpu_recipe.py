@@ -42,9 +42,8 @@ def folder(tmp_path: Path) -> Path:
     """What the recipe asks to be on disk, tiny: a model with its tokenizer, and a few problems."""
     pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install 'relax-verification[qwen]'")
     size = TextTokenizer.read(write_tokenizer(tmp_path)).size
-    qwen3_folder(
-        tmp_path, vocab_size=size + 5, max_position_embeddings=1024
-    )  # rows beyond the tokenizer's, as released
+    # As in the released model, there are rows beyond the tokenizer's.
+    qwen3_folder(tmp_path, vocab_size=size + 5, max_position_embeddings=1024)
     write_jsonl(tmp_path / "train.jsonl")
     return tmp_path
 
