@@ -5,66 +5,97 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relax.arguments import parse_args
 
 if TYPE_CHECKING:
-    from relax.core.record import Record
+    from relax.core.checkpoint import Checkpoint
+    from relax.progress.summary import Summary
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+FAILURE = "failure.txt"
+"""Below ``--log-dir``: the traceback of what ended the run inside a role."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Trains; the exit status says how it ended: 0 done, 1 failed, 2 refused before anything started, 130 Ctrl-C."""
+    """Trains; gives the exit status: 0 done, 1 failed in the run, 2 refused before anything started, 130 Ctrl-C."""
     args = parse_args(argv)
+    try:
+        checkpoint = _checked(args)
+    except ValueError as refusal:
+        return _say(refusal, REFUSED)
     from relax.core.checkpoint import CheckpointError
     from relax.core.cluster import ClusterError
     from relax.core.execution import RunError
-    from relax.core.resume import checkpoint_of
     from relax.transport.queue import TransportError
 
     try:
-        checkpoint = checkpoint_of(args)
-    except ValueError as refusal:
-        return _said(refusal, REFUSED)
-    try:
-        record = _train(args, checkpoint)
-    except (RunError, ClusterError, TransportError, CheckpointError) as failure:
-        return _said(failure, FAILED)
+        summary = _trained(args, checkpoint)
+    except RunError as failure:
+        return _say(f"{failure}{_kept(args, failure.trace)}", FAILED)
+    except (ClusterError, TransportError, CheckpointError) as failure:
+        return _say(failure, FAILED)
     except KeyboardInterrupt:
-        sys.stderr.write("relax: interrupted\n")
-        return INTERRUPTED
-    return _summary(args, record)
+        return _say(f"interrupted; {_advice(args)}", INTERRUPTED)
+    sys.stdout.write(summary.text())
+    return DONE if summary.nothing_lost else _say("samples were lost or trained on twice: see the counts", FAILED)
 
 
-def _train(args, checkpoint) -> Record:
+def _checked(args: Namespace) -> Checkpoint | None:
+    """The checkpoint to go on from, if any; ValueError for what cannot be done here."""
+    from relax.core.preflight import preflight
+
+    preflight(args)
+    from relax.core.resume import checkpoint_of
+    from relax.core.run_refusals import refuse_run
+
+    checkpoint = checkpoint_of(args)
+    refuse_run(args, checkpoint)
+    return checkpoint
+
+
+def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
+    """The whole run: nothing that it started outlives this call."""
     from relax.core.cluster import cluster
     from relax.core.controller import Controller
+    from relax.core.guard import guarded
+    from relax.core.preflight import logical_cpus
+    from relax.progress import Progress
     from relax.transport.queue import start_queue
 
-    with cluster(args.ray_logical_cpus or 16), start_queue(args.storage_units) as queue:
-        return Controller(args, queue, _Lines(), checkpoint=checkpoint).run()
+    needed = logical_cpus(args)
+    first = None if checkpoint is None else checkpoint.step
+    with (
+        guarded(_advice(args)) as run,
+        cluster(args.ray_logical_cpus or needed, needed=needed, announce=run.remove) as folder,
+        start_queue(args.storage_units) as queue,
+        Progress(args, first=first) as progress,
+    ):
+        return Controller(args, queue, progress, folder, checkpoint=checkpoint).run()
 
 
-class _Lines:
-    def step(self, row) -> None:
-        sys.stdout.write(
-            " ".join(f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in row.items()) + "\n"
-        )
-        sys.stdout.flush()
+def _advice(args: Namespace) -> str:
+    if args.save is None:
+        return "start again; with --save and --save-interval a run can be continued"
+    return f"continue with --load {args.save} once it holds a checkpoint"
 
 
-def _said(error: Exception, status: int) -> int:
-    sys.stderr.write(f"relax: error: {error}\n")
+def _kept(args: Namespace, trace: str | None) -> str:
+    """Where the traceback is, which would bury the one line."""
+    if trace is None:
+        return ""
+    if args.log_dir is None:
+        return " (--log-dir keeps the traceback)"
+    path = Path(args.log_dir) / FAILURE
+    path.write_text(trace)
+    return f" (traceback in {path})"
+
+
+def _say(message: object, status: int) -> int:
+    sys.stderr.write(f"relax: error: {message}\n")
     return status
-
-
-def _summary(args: Namespace, record: Record) -> int:
-    sys.stdout.write(f"{record}\n")
-    counts = record.counts
-    sys.stdout.write(f"generated {counts.generated} == enqueued {counts.enqueued} == trained {counts.trained}\n")
-    return DONE
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NoReturn, Protocol
 
 from relax.components.advantages_service import (
@@ -25,6 +24,7 @@ from relax.core.execution import RunError, execute
 from relax.core.processes import (
     Process,
     RoleFailure,
+    end_processes,
     raising,
     require_running,
     start_processes,
@@ -36,6 +36,7 @@ from relax.core.registry import ADVANTAGES
 from relax.core.resume import RUN, lasting_options
 from relax.core.schedule import CONTROLLER, SAVED, Unit, roles_of, schedule
 from relax.core.trace import seal_trace, start_trace
+from relax.progress.summary import Summary
 from relax.transport.queue import Queue, TransportError
 
 FELT = ("LostPeer", "TransportError")  # what a role raises where another process died
@@ -55,9 +56,16 @@ class Controller:
     """One run, in the Ray and on the queue that are there."""
 
     def __init__(
-        self, args: Namespace, queue: Queue, progress: Progress, *, checkpoint: Checkpoint | None = None
+        self,
+        args: Namespace,
+        queue: Queue,
+        progress: Progress,
+        folder: Path,
+        *,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
-        self.args, self.queue, self.progress, self.checkpoint = args, queue, progress, checkpoint
+        """``folder`` is the run's own, where its ranks meet."""
+        self.args, self.queue, self.progress, self.folder, self.checkpoint = args, queue, progress, folder, checkpoint
         self.record = Record(args)
         if checkpoint is not None:
             self.record.restore(checkpoint.facts(RUN))
@@ -65,17 +73,20 @@ class Controller:
         self._service: AdvantagesService | None = None
         self._given: dict[str, Any] = {}  # what units that publish weights gave, by key
 
-    def run(self) -> Record:
+    def run(self) -> Summary:
         """The whole run; raises `RunError` where a role fails or a process dies, naming it and its work."""
         args, checkpoint = self.args, self.checkpoint
         roles = roles_of(args, resumed=checkpoint is not None)
-        units = schedule(args, roles, resumed=None if checkpoint is None else checkpoint.step)
-        start_trace(args)
-        with TemporaryDirectory(prefix="relax-ranks-") as folder, self._roles(roles, Path(folder)):
+        first = None if checkpoint is None else checkpoint.step
+        units = schedule(args, roles, resumed=first)
+        if args.trace_rollout is not None and args.trace_rollout >= (first or 0):
+            start_trace(args)
+        with self._started(roles):
             if checkpoint is not None:
                 self._load(checkpoint)
+            self.record.begin()
             execute(units, self, timeout=args.call_timeout)
-        return self.record
+            return self.record.summary()
 
     def start(self, unit: Unit) -> list[Future[Any]]:
         """Starts a unit: the driver's own are done at once."""
@@ -103,7 +114,8 @@ class Controller:
         if not isinstance(error, RoleFailure) or error.kind in FELT:
             self._wait_for_death([unit])
         who = [one.described for one in self._processes if one.role == unit.role] or [unit.role]
-        raise RunError(f"{who[process]} failed at '{unit.key}': {error}") from error
+        trace = error.trace if isinstance(error, RoleFailure) else None
+        raise RunError(f"{who[process]} failed at '{unit.key}': {error}", trace) from error
 
     def look(self, running: Sequence[Unit]) -> None:
         """Raises where a process of a role or of the queue is no more."""
@@ -120,17 +132,18 @@ class Controller:
         self.look(running)
 
     @contextmanager
-    def _roles(self, roles: Mapping[str, str], folder: Path) -> Iterator[None]:
+    def _started(self, roles: Mapping[str, str]) -> Iterator[None]:
         """The roles' processes, started side by side."""
         own = {role: path for role, path in roles.items() if role != ADVANTAGES}
         service = in_thread(lambda: deploy_advantages(self.args, self.queue)) if ADVANTAGES in roles else None
         try:
-            self._processes = start_processes(starts_of(self.args, own, folder), self.args, self.queue)
+            self._processes = start_processes(starts_of(self.args, own, self.folder), self.args, self.queue)
             self._service = None if service is None else service.result()
             yield
         except ServiceError as error:
             raise RunError(str(error)) from error
         finally:
+            end_processes(self._processes)
             if service is not None:
                 stop_advantages()
 
@@ -151,6 +164,9 @@ class Controller:
         self.progress.step(self.record.row(rollouts, batches))
         if self.args.trace_rollout in rollouts:
             seal_trace(self.args)
+
+    def _report_supervised(self, step: int) -> None:
+        self.progress.step(self.record.supervised_row(step))
 
     def _open_checkpoint(self, rollout: int) -> None:
         self._pending = pending_folder(Path(self.args.save), rollout)

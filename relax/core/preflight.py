@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from relax.core.folders import check_folders
 from relax.core.registry import ACTOR, ADVANTAGES, SFT_LOSS_TYPE
 
 # What a run imports, by the extra that brings it.
@@ -29,6 +28,8 @@ class PreflightError(ValueError):
 def preflight(args: Namespace) -> None:
     """Raises `PreflightError` or `FolderError` for the first thing that this run lacks. Starts and writes nothing."""
     _check_packages()
+    from relax.core.folders import check_folders  # which needs some of them
+
     _check_parallelism(args)
     _check_cpus(args)
     _check_device(args)

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save
 
 from relax.types import Sample
 
@@ -80,6 +79,8 @@ def keep(
     trace = _OPEN.get()
     if trace is None:
         return
+    from safetensors.torch import save
+
     tensors: dict[str, torch.Tensor] = {}
     facts = {
         "stage": stage,
@@ -95,9 +96,12 @@ def keep(
     _write(trace.folder / f"{name}.json", _json(facts))
 
 
-def start_trace(args: Namespace) -> None:
-    """Makes the folder, without the calls of an earlier attempt. For the driver, before rollout ``trace_rollout``."""
-    if args.trace_folder is None:
+def start_trace(args: Namespace, first: int = 0) -> None:
+    """Makes the folder, without the calls of an earlier attempt. For the driver of a run that starts with ``first``.
+
+    Where that run goes on after the rollout to trace, what was written of it stays.
+    """
+    if args.trace_rollout is None or args.trace_rollout < first:
         return
     folder = Path(args.trace_folder)
     try:
@@ -114,7 +118,7 @@ def seal_trace(args: Namespace) -> None:
 
     Raises `TraceError` where no call was kept: the run has no such stage in any process.
     """
-    if args.trace_folder is None:
+    if args.trace_rollout is None:
         return
     folder = Path(args.trace_folder)
     files = {}
