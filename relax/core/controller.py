@@ -41,7 +41,8 @@ from relax.transport.queue import Queue, TransportError
 
 FELT = ("LostPeer", "TransportError")  # what a role raises where another process died
 DYING = 5.0  # seconds for a process to be gone, after a peer has felt it
-# For tests that end a process at a known moment: before this unit the driver writes who is who, and waits.
+# For tests that end a process at a known moment: before this unit the driver writes who is who, and waits until
+# the file is removed.
 STOP_BEFORE, STOPPED_FILE = "RELAX_STOP_BEFORE", "RELAX_STOPPED_FILE"
 
 
@@ -181,8 +182,9 @@ class Controller:
             return
         table = {process.name: process.pid for process in self._processes}
         table |= {} if self._service is None else {ADVANTAGES: self._service.process}
-        Path(os.environ[STOPPED_FILE]).write_text(json.dumps({"driver": os.getpid(), **table}))
-        while True:
+        stopped = Path(os.environ[STOPPED_FILE])
+        stopped.write_text(json.dumps({"driver": os.getpid(), **table, **self.queue.processes}))
+        while stopped.exists():
             self.look([unit])
             time.sleep(0.1)
 
