@@ -182,9 +182,15 @@ class Actor:
             return score_log_probs(self.args, self.model, columns, micro_batch_size=self.args.micro_batch_size)
 
     def _step(self, columns: Mapping[str, Sequence[Any]], optimizer: Optimizer, loss: LossFunction) -> Update:
-        with self._clock("train"):
-            size = self.args.micro_batch_size
-            return train_step(self.args, self.model, optimizer, columns, loss, micro_batch_size=size)
+        return train_step(
+            self.args,
+            self.model,
+            optimizer,
+            columns,
+            loss,
+            micro_batch_size=self.args.micro_batch_size,
+            clock=self._clock,
+        )
 
     def _facts(self, update: Update, samples: int) -> dict[str, Any]:
         metrics = {**update.metrics, "grad_norm": update.grad_norm, "learning_rate": update.learning_rate}

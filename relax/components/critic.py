@@ -51,15 +51,15 @@ class Critic:
         """One optimizer step on the returns of the rows ``keys``."""
         with self._clock("transport"):
             columns = self.queue.get(keys, [*SEQUENCE_COLUMNS, "returns"])
-        with self._clock("train"):
-            update = train_step(
-                self.args,
-                self.trained.model,
-                self.trained.optimizer,
-                columns,
-                value_loss_function,
-                micro_batch_size=self.args.micro_batch_size,
-            )
+        update = train_step(
+            self.args,
+            self.trained.model,
+            self.trained.optimizer,
+            columns,
+            value_loss_function,
+            micro_batch_size=self.args.micro_batch_size,
+            clock=self._clock,
+        )
         metrics = {**update.metrics, "grad_norm": update.grad_norm}
         return {"batch": batch, "metrics": metrics, "seconds": self._clock.take()}
 

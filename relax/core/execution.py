@@ -14,7 +14,14 @@ LOOK = 0.5  # seconds after which the processes are looked at, where nothing els
 
 
 class RunError(RuntimeError):
-    """The run cannot go on; one line that names the role, its process and the unit of work."""
+    """The run cannot go on; one line that names the role, its process and the unit of work.
+
+    ``trace`` is the traceback from inside the role, where it raised.
+    """
+
+    def __init__(self, message: str, trace: str | None = None) -> None:
+        super().__init__(message)
+        self.trace = trace
 
 
 class Crew(Protocol):

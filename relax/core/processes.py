@@ -74,11 +74,19 @@ def start_processes(starts: Sequence[Start], args: Namespace, queue: Queue) -> l
             )
         error = future.exception()
         if isinstance(error, RoleFailure):
-            raise RunError(f"{start.name} cannot be made: {error}") from error
+            raise RunError(f"{start.name} cannot be made: {error}", error.trace) from error
         if error is not None:
             raise RunError(f"{start.name} died as it was made: out of memory, or killed") from error
         processes.append(Process(start.role, start.name, future.result(), handle))
     return processes
+
+
+def end_processes(processes: Sequence[Process]) -> None:
+    """Ends them, without waiting."""
+    import ray
+
+    for process in processes:
+        ray.kill(process.handle)
 
 
 def raising(future: Future[Any]) -> Future[Any]:

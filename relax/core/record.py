@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from relax.core.fingerprint import joined
-from relax.core.registry import ACTOR, CRITIC
+from relax.core.registry import ACTOR, CRITIC, SFT_LOSS_TYPE
 from relax.core.schedule import Unit, steps_before
+from relax.progress.summary import Summary
 
 
 @dataclass
@@ -33,16 +34,23 @@ class Record:
     args: Namespace
     counts: Counts = field(default_factory=Counts)
     """Of what is finished: rollouts that were trained on, or sampled where nothing is trained."""
+    demonstrations: Counts = field(default_factory=Counts)
+    """Of the supervised steps, where nothing is generated."""
     evaluations: dict[str, dict[str, float]] = field(default_factory=dict)
     """Mean rewards by ``start`` and ``end``."""
     fingerprints: dict[int, dict[str, int]] = field(default_factory=dict)
     """By rollout, since this process started: of ``tokens`` and ``advantages``, equal where two runs' bits are."""
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     """By role and by what it did, summed over its processes, since this process started."""
-    started: float = field(default_factory=time.perf_counter)
     _rollouts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     _batches: dict[tuple[str, int], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    _reported: float = field(default_factory=time.perf_counter)
+    _learned: Mapping[str, float] = field(default_factory=dict)
+    _began: float = 0.0
+    _reported: float = 0.0
+
+    def begin(self) -> None:
+        """The processes are there: the time of the run counts from now."""
+        self._began = self._reported = time.perf_counter()
 
     def take(self, unit: Unit, results: Sequence[Any]) -> None:
         """Takes what the processes of a role gave for a unit."""
@@ -55,8 +63,11 @@ class Record:
             self._batches[unit.role, unit.arguments["batch"]] = results
         elif unit.call == "evaluate":
             self.evaluations[unit.key.rpartition(" ")[2]] = results[0]["rewards"]
+        elif unit.call == "demonstrate":
+            self.demonstrations.enqueued += results[0]["enqueued"]
         elif unit.call == "learn":
-            self._batches[unit.role, -1] = results
+            self.demonstrations.trained += sum(facts["trained"] for facts in results)
+            self._learned = results[0]["metrics"]
 
     def row(self, rollouts: Sequence[int], batches: Sequence[int]) -> dict[str, float | int]:
         """Counts ``rollouts`` with their optimizer ``batches``, and gives the numbers people watch."""
@@ -84,9 +95,25 @@ class Record:
         return row
 
     def supervised_row(self, step: int) -> dict[str, float | int]:
-        """The numbers of the warm-up's last steps."""
-        ranks = self._batches.pop((ACTOR, -1))
-        return {"supervised_step": step, **_means("supervised/", [ranks[0]["metrics"]])}
+        """The numbers of supervised step ``step``, which was the last."""
+        self._reported = time.perf_counter()
+        return {"supervised_step": step, **_means("supervised/", [self._learned])}
+
+    def summary(self) -> Summary:
+        """Of the run as it is now."""
+        supervised = self.args.loss_type == SFT_LOSS_TYPE
+        counts = asdict(self.demonstrations if supervised else self.counts)
+        if supervised:
+            del counts["generated"]
+        if self.args.debug_rollout_only:
+            del counts["trained"]
+        return Summary(
+            evaluations=self.evaluations,
+            seconds=self.seconds,
+            elapsed=time.perf_counter() - self._began,
+            counts=counts,
+            fingerprints=self.fingerprints,
+        )
 
     def saved(self, rollout: int) -> dict[str, Any]:
         """What a checkpoint keeps of it, for JSON."""

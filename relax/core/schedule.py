@@ -32,6 +32,7 @@ from relax.transport.queue import row_keys
 CONTROLLER = "controller"
 """The role of what the driver does itself."""
 
+SHOWN = 20  # supervised steps from one row of numbers to the next
 SAVED = (ACTOR, CRITIC, ROLLOUT)
 """The roles that have something to go on from."""
 
@@ -190,6 +191,8 @@ class _Plan:
             put = self._add(f"demonstrations of {name}", SFT, "demonstrate", arguments, one_ahead)
             learned = self._add(name, ACTOR, "learn", {"keys": keys}, [put], everywhere=True)
             self._drop(name, keys, [learned])
+            if (step + 1) % SHOWN == 0 or step + 1 == args.sft_steps:
+                self._add(f"{name} reported", CONTROLLER, "report_supervised", {"step": step})
 
     def _sample(self, rollout: int) -> None:
         if ROLLOUT in self.roles:
