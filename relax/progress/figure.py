@@ -22,9 +22,13 @@ class FigureError(ValueError):
 
 @dataclass(frozen=True)
 class Curves:
-    """The mean rewards of one run, by name, each as rollout to value; ``label`` is the algorithm's name."""
+    """The mean rewards of one run, by name, each as rollout to value.
+
+    ``label`` is the algorithm's name; ``components`` are the rewards that it was told of by name.
+    """
 
     label: str
+    components: tuple[str, ...]
     rewards: Mapping[str, Mapping[int, float]]
 
 
@@ -44,20 +48,22 @@ def read_curves(folder: Path) -> Curves:
         name.removeprefix(REWARD): {int(row["rollout"]): float(row[name]) for row in rows if row[name]}
         for name in names
     }
-    return Curves(str(options.get("advantage_estimator", folder.name)), rewards)
+    components = options.get("gdpo_reward_keys") or ()
+    return Curves(str(options.get("advantage_estimator", folder.name)), tuple(components), rewards)
 
 
 def draw(folders: Sequence[Path], path: Path, rewards: Sequence[str] | None = None) -> None:
     """Writes the figure of the runs below ``folders`` to ``path``, as PNG.
 
-    ``rewards`` are the panels, those that every run has by default. Runs of one algorithm share a colour, and their
-    mean is the thick line.
+    ``rewards`` are the panels; by default the components that the runs' options name, else all that every run has. Runs
+    of one algorithm share a colour, and their mean is the thick line.
     """
     from matplotlib.figure import Figure
 
     runs = [read_curves(folder) for folder in folders]
     shared = [name for name in runs[0].rewards if all(name in run.rewards for run in runs)]
-    panels = shared if rewards is None else list(rewards)
+    named = [name for name in shared if all(name in run.components for run in runs)]
+    panels = list(rewards or named or shared)
     for name in panels:
         if name not in shared:
             raise FigureError(f"no reward {name!r} in every run: there are {', '.join(shared) or 'none'}")
@@ -83,6 +89,8 @@ def _panel(axes: Any, name: str, runs: Sequence[Curves]) -> None:
         }
         text = label if len(of_label) == 1 else f"{label}, mean of {len(of_label)}"
         axes.plot(list(mean), list(mean.values()), color=colour, linewidth=1.8, label=text)
+    if all(0 <= value <= 1 for run in runs for value in run.rewards[name].values()):
+        axes.set_ylim(-0.03, 1.03)
     axes.set_title(name)
     axes.set_xlabel("rollout")
     axes.set_ylabel("mean reward")

@@ -33,12 +33,21 @@ def watched(row: Row) -> dict[str, Number]:
     for metric, name in _WATCHED:
         if metric.endswith("/"):
             family = {key: value for key, value in row.items() if key.startswith(metric)}
-            found |= {name + key.removeprefix(metric): value for key, value in family.items()}
+            found |= {name + key.removeprefix(metric): _counted(key, value) for key, value in family.items()}
         elif metric in row:
-            found[name] = row[metric]
+            found[name] = _counted(metric, row[metric])
     return found
 
 
+def _counted(metric: str, value: Number) -> Number:
+    """A count of groups as the whole number that it is, where it is no mean over rollouts."""
+    return int(value) if "zero_std" in metric and value == int(value) else value
+
+
 def shown(number: Number) -> str:
-    """A number with as many digits as one looks at."""
-    return str(number) if isinstance(number, int) else f"{number:.4g}"
+    """A number with as many digits as one looks at, in at most eight characters where it is not huge."""
+    if isinstance(number, int):
+        return str(number)
+    if number == 0 or 1e-3 <= abs(number) < 10:
+        return f"{number:.4f}"
+    return f"{number:.1f}" if 10 <= abs(number) < 1e5 else f"{number:.1e}"

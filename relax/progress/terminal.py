@@ -8,7 +8,8 @@ from typing import IO, Any
 
 from relax.progress.numbers import Row, shown, watched
 
-ROWS = 12  # of the table: the latest ones
+LATEST = 12  # rows that the table shows at most
+NAMES, NUMBER = 22, 11  # characters that a name and a number take, with the space around them
 
 
 class Terminal:
@@ -16,7 +17,7 @@ class Terminal:
 
     def __init__(self, out: IO[str], total: int) -> None:
         self._out, self._total = out, total
-        self._rows: deque[dict[str, str]] = deque(maxlen=ROWS)
+        self._rows: deque[dict[str, str]] = deque(maxlen=LATEST)
         self._live = _live(out)
 
     def step(self, row: Row) -> None:
@@ -38,14 +39,20 @@ class Terminal:
             self._live.stop()
 
     def _table(self, row: Row) -> Any:
+        """A line a number, a column a row: as many of the latest as the terminal is wide."""
+        from rich import box
         from rich.table import Table
 
         title = f"{row['rollout'] + 1} of {self._total} rollouts" if "rollout" in row else "warm-up"
-        table = Table(title=title, title_justify="left")
-        for name in self._rows[-1]:
-            table.add_column(name, justify="right")
-        for cells in self._rows:
-            table.add_row(*cells.values())
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        fitting = max(1, (self._live.console.width - NAMES) // NUMBER)
+        columns = list(self._rows)[-fitting:]
+        first, *others = self._rows[-1]
+        table.add_column(first, no_wrap=True)
+        for column in columns:
+            table.add_column(column[first], justify="right", no_wrap=True)
+        for name in others:
+            table.add_row(name, *(column[name] for column in columns))
         return table
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from relax.arguments import build_parser
 from relax.progress import Progress
 from relax.progress.__main__ import main
 from relax.progress.metrics_file import MetricsFile, read_rows
-from relax.progress.numbers import watched
+from relax.progress.numbers import shown, watched
 
 ROW = {
     "rollout": 0,
@@ -68,23 +69,35 @@ class TestTerminal:
             progress.step(WARM_UP)
             progress.step(ROW)
         assert out.getvalue().splitlines() == [
-            "warm-up step 7  loss 1.5",
-            "rollout 0  step 2  correctness 0.3  format 0.5  loss -0.25  KL 1e-09  gradient norm 0.75  "
+            "warm-up step 7  loss 1.5000",
+            "rollout 0  step 2  correctness 0.3000  format 0.5000  loss -0.2500  KL 1.0e-09  gradient norm 0.7500  "
             "flat: correctness 3  flat: combined 1  samples/s 123.5",
         ]
 
-    def test_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """On a terminal there is one table of the latest rows, which says how far the run is."""
+    @pytest.mark.parametrize(("width", "columns"), [(200, 12), (80, 5), (20, 1)])
+    def test_table(self, width: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On a terminal there is one table of as many of the latest rows as fit, which says how far the run is."""
         monkeypatch.setenv("TERM", "xterm")
-        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setenv("COLUMNS", str(width))
         out = Screen()
         with Progress(build_parser().parse_args(["--num-rollout", "60"]), out=out) as progress:
+            progress.step(WARM_UP)
             for rollout in range(20):
                 progress.step(row(rollout))
-        last = out.getvalue().rpartition("of 60 rollouts")
-        assert last[0].endswith("20 ")
-        numbers = [line.split("│")[1].strip() for line in last[2].splitlines() if "│" in line]
-        assert numbers == [str(rollout) for rollout in range(8, 20)]
+        before, _, last = out.getvalue().rpartition("of 60 rollouts")
+        assert before.endswith("20 ")
+        (numbers,) = [line for line in last.splitlines() if "rollout" in line]
+        found = [int(number) for number in re.findall(r"\b\d+\b", re.sub(r"\x1b\[[0-9;]*m", "", numbers))]
+        assert found == list(range(20 - columns, 20))
+        assert max(len(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line)) for line in last.splitlines()) <= max(width, 33)
+
+    @pytest.mark.parametrize(
+        ("number", "text"),
+        [(7, "7"), (0.0, "0.0000"), (-0.0123456, "-0.0123"), (1e-5, "1.0e-05"), (412.34, "412.3"), (1e12, "1.0e+12")],
+    )
+    def test_digits(self, number: float, text: str) -> None:
+        """A number has as many digits as one looks at."""
+        assert shown(number) == text
 
     def test_dumb_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A terminal that can show nothing in place gets lines."""
