@@ -33,8 +33,8 @@ from relax.core.processes import (
 )
 from relax.core.record import Record
 from relax.core.registry import ADVANTAGES
-from relax.core.resume import RUN, lasting_options
-from relax.core.schedule import CONTROLLER, SAVED, Unit, roles_of, schedule
+from relax.core.resume import RUN, lasting_options, roles_to_load
+from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
 from relax.core.trace import seal_trace, start_trace
 from relax.progress.summary import Summary
 from relax.transport.queue import Queue, TransportError
@@ -149,12 +149,11 @@ class Controller:
                 stop_advantages()
 
     def _load(self, checkpoint: Checkpoint) -> None:
-        # What was saved before the first rollout may lack the roles that only a rollout needs.
-        held = set(SAVED) if checkpoint.step else checkpoint.parts()
+        folder, held = str(checkpoint.folder), roles_to_load(checkpoint)
         units = [
-            Unit(f"load {role}", role, "load", {"folder": str(checkpoint.folder)}, everywhere=True)
+            Unit(f"load {role}", role, "load", {"folder": folder}, everywhere=True)
             for role in dict.fromkeys(process.role for process in self._processes)
-            if role in held and role in SAVED
+            if role in held
         ]
         execute(units, self, timeout=self.args.call_timeout)
 

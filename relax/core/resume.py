@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relax.core.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from relax.core.schedule import SAVED
 
 RUN = "run"
 """The part of a checkpoint with the counts of the run, and the options below."""
@@ -38,6 +39,14 @@ def checkpoint_of(args: Namespace) -> Checkpoint | None:
             "rollouts; give more, or an earlier checkpoint's folder"
         )
     return checkpoint
+
+
+def roles_to_load(checkpoint: Checkpoint) -> set[str]:
+    """The roles that go on from it: all that have something to go on from, once there was a rollout.
+
+    What was saved before may lack those that only a rollout needs: a supervised run has none of them.
+    """
+    return set(SAVED) if checkpoint.step else set(SAVED) & checkpoint.parts()
 
 
 def lasting_options(args: Namespace) -> dict[str, Any]:

@@ -165,10 +165,11 @@ class _Plan:
                 f"{args.num_rollout} rollouts of {samples} samples fill no whole number of optimizer batches; change "
                 "one of the two"
             )
-        if self._anew:
+        if self._first == 0:
             if needs_reference(args):
                 self._weights(0)
             self._evaluate("start", 0)
+        if self._anew:
             self._checkpoint(0)
         done = self._first  # rollouts whose samples have all been trained on
         for batch in range(steps_before(args, self._first), steps_before(args, args.num_rollout)):

@@ -43,7 +43,7 @@ def read_rollout(folder: Path, rollout: int, samples: int) -> dict[str, list[Any
             name: [_value(kind, tensors[f"{name}/{position}"]) for position in range(facts["samples"])]
             for name, kind in facts["columns"].items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}; {remedy}") from error
     if facts["samples"] != samples:
         raise CheckpointError(

@@ -12,10 +12,11 @@ from relax.algorithms.spec import get_algorithm
 from relax.arguments import parse_args
 from relax.core.checkpoint import commit, open_checkpoint, pending_folder, write_part
 from relax.core.registry import REFERENCE
-from relax.core.resume import RUN, lasting_options
+from relax.core.resume import RUN, lasting_options, roles_to_load
 from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
 from tests.relax.command_lines import LEAST
 from tests.runtime.local_queue import LocalQueue
+from tests.runtime.small_run import SmallRun
 
 TINY = (
     *("--rollout-batch-size", "4", "--n-samples-per-prompt", "4", "--num-layers", "2", "--hidden-size", "32"),
@@ -47,9 +48,8 @@ class InProcess:
         if load is not None:
             checkpoint = open_checkpoint(load)
             self.resumed = checkpoint.step
-            for role in self.roles.values():
-                if hasattr(role, "load"):
-                    role.load(str(checkpoint.folder))
+            for role in sorted(self.roles.keys() & roles_to_load(checkpoint)):
+                self.roles[role].load(str(checkpoint.folder))
 
     def _started(self, role: str, path: str) -> Any:
         module, _, name = path.partition(":")
@@ -96,3 +96,12 @@ class InProcess:
             for tensors in (dict(part.model.named_parameters()), part.optimizer.state())
             for key, tensor in tensors.items()
         }
+
+
+def reference(run: InProcess) -> SmallRun:
+    """The reference run of the same options, finished."""
+    small = SmallRun(run.args, micro_batch_size=run.args.micro_batch_size)
+    small.warm_up(run.args.sft_steps, batch=run.args.sft_batch_size, learning_rate=run.args.sft_lr)
+    for _ in range(run.args.num_rollout):
+        small.train(small.sample())
+    return small

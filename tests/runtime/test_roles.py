@@ -1,31 +1,18 @@
-"""The roles of a real run, one after the other in one process: the bits of the reference run, in every mode."""
+"""The roles of a real run, one after the other in one process: the bits of the reference run."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from relax.algorithms.spec import get_algorithm, list_algorithm_names
+from relax.algorithms.spec import list_algorithm_names
 from relax.backends.megatron.weights import weights_of
 from relax.components.actor import Actor
-from relax.core.registry import ADVANTAGES
 from relax.core.schedule import batch_keys
-from tests.runtime.in_process import InProcess, tiny
+from tests.runtime.in_process import InProcess, reference, tiny
 from tests.runtime.local_queue import LocalQueue
-from tests.runtime.small_run import SmallRun
 
 pytestmark = pytest.mark.usefixtures("alone")
-
-ASYNCHRONOUS = [name for name in list_algorithm_names() if get_algorithm(name).supports_fully_async]
-
-
-def reference(run: InProcess) -> SmallRun:
-    """The reference run of the same options."""
-    small = SmallRun(run.args, micro_batch_size=run.args.micro_batch_size)
-    small.warm_up(run.args.sft_steps, batch=run.args.sft_batch_size, learning_rate=run.args.sft_lr)
-    for _ in range(run.args.num_rollout):
-        small.train(small.sample())
-    return small
 
 
 @pytest.mark.parametrize("algorithm", list_algorithm_names())
@@ -41,26 +28,6 @@ def test_colocated(algorithm: str) -> None:
     assert metrics == [facts["metrics"] for facts in run.of("train on batch")]
     assert all(update.grad_norm > 1e-3 for update in small.updates)
     assert run.queue.keys() == []
-
-
-@pytest.mark.parametrize("algorithm", ASYNCHRONOUS)
-@pytest.mark.filterwarnings("ignore:--normalize-advantages .on. and --fully-async")
-def test_fully_async(algorithm: str) -> None:
-    """Side by side, in slices, without staleness: the reference's bits, of advantages not normalised over tokens."""
-    run = InProcess(tiny(algorithm, "--num-rollout", "2", "--fully-async", "--num-iters-per-train-update", "4")).run()
-    run.args.normalize_advantages = False
-    assert ADVANTAGES in run.roles
-    assert reference(run).bits() == run.bits()
-    assert run.queue.keys() == []
-
-
-@pytest.mark.parametrize("mode", [(), ("--fully-async",)])
-@pytest.mark.parametrize("algorithm", ["gdpo", "ppo"])
-def test_true_on_policy(algorithm: str, mode: tuple[str, ...]) -> None:
-    """The log-probs of the rollout are those that a forward pass would give: same bits without one."""
-    run = InProcess(tiny(algorithm, "--num-rollout", "2", "--true-on-policy-mode", *mode)).run()
-    assert reference(run).bits() == run.bits()
-    assert not any("log_probs" in facts.get("seconds", {}) for facts in run.facts.values())
 
 
 @pytest.mark.parametrize("mode", [(), ("--fully-async",)])
