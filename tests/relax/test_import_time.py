@@ -22,6 +22,7 @@ LIGHT_MODULES = (
     "relax.refusals",
     "relax.runtime_options",
     "relax.core.registry",
+    "relax.train",
 )
 REPORT = f"""
 import sys
@@ -46,10 +47,11 @@ def test_import(module: str) -> None:
     assert done.stdout.splitlines() == ["[]", "[]"]
 
 
-def test_help() -> None:
+@pytest.mark.parametrize("module", ["relax.arguments", "relax.train"])
+def test_help(module: str) -> None:
     """``--help`` prints every option and ends with 0, without torch."""
     code = f"""
-from relax.arguments import main
+from {module} import main
 try:
     main(["--help"])
 except SystemExit as end:
