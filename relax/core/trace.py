@@ -96,12 +96,9 @@ def keep(
     _write(trace.folder / f"{name}.json", _json(facts))
 
 
-def start_trace(args: Namespace, first: int = 0) -> None:
-    """Makes the folder, without the calls of an earlier attempt. For the driver of a run that starts with ``first``.
-
-    Where that run goes on after the rollout to trace, what was written of it stays.
-    """
-    if args.trace_rollout is None or args.trace_rollout < first:
+def start_trace(args: Namespace) -> None:
+    """Makes the folder, without the calls of an earlier attempt. For the driver, before rollout ``trace_rollout``."""
+    if args.trace_rollout is None:
         return
     folder = Path(args.trace_folder)
     try:

@@ -9,6 +9,7 @@ import pytest
 
 from relax.algorithms.spec import list_algorithm_names
 from relax.core.trace import seal_trace, start_trace, tracing
+from tests.runtime.in_process import InProcess, tiny
 from tests.runtime.small_run import SmallRun, arguments
 from verification.cli import main
 from verification.ranks.layout import Layout
@@ -42,6 +43,32 @@ def test_replay(algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert counts == {"reward.normalize": 1, "advantage.estimate": 1, "policy.loss": 2}
     against = {row["against"] for row in report["judges"]}
     assert {"live", "oracle"} <= against
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "mode"),
+    [
+        ("gdpo", ["--fully-async", "--num-iters-per-train-update", "2"]),
+        ("gdpo", ["--fully-async", "--global-batch-size", "32"]),  # two rollouts in a batch
+        ("ppo", ["--hybrid", "--max-staleness", "2", "--kl-coef", "0.1"]),
+        ("grpo", ["--fully-async", "--true-on-policy-mode", "--use-tis"]),
+    ],
+)
+def test_modes(algorithm: str, mode: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The roles of every mode keep all three stages, the advantages service among them."""
+    folder = str(tmp_path / "trace")
+    args = tiny(algorithm, *mode, "--num-rollout", "2", "--trace-rollout", "1", "--trace-folder", folder)
+    start_trace(args)
+    InProcess(args).run()
+    seal_trace(args)
+    assert main(["replay", folder, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    counts = {row["stage"]: row["cases"] for row in report["stages"]}
+    assert counts["reward.normalize"] == 1
+    # One for each whole batch in the service, one for the rollout in the actor; losses by micro-batches of eight.
+    batch, in_service = args.global_batch_size, args.fully_async
+    assert counts["advantage.estimate"] == (max(1, 16 // batch) if in_service else 1)
+    assert counts["policy.loss"] == max(16, batch) // 8
 
 
 @pytest.mark.parametrize(("algorithm", "calls"), [("gdpo", 1), ("grpo", 2)])
