@@ -160,6 +160,8 @@ def test_batch_invariant(tmp_path: Path, make: Callable[[Path, int], torch.nn.Mo
     last = torch.stack([one[-1] for one in alone])
     assert torch.equal(last, last_output(model, tokens))
     assert torch.equal(last[:1], last_output(model, tokens[:1]))
+    for ids, one in zip(tokens, alone, strict=True):
+        assert torch.equal(one, rows(model, "thd", [ids])[0])
     for qkv_format in FORMATS:
         together = rows(model, qkv_format, tokens)
         reversed_ = rows(model, qkv_format, tokens[::-1])[::-1]

@@ -81,7 +81,6 @@ def _build(shape: Qwen3Shape, row_length: int) -> torch.nn.Module:
         vocab_size=shape.vocab_size,
         max_sequence_length=row_length,
         position_embedding_type="rope",
-        rotary_base=shape.rope_theta,
         share_embeddings_and_output_weights=shape.tie_word_embeddings,
         parallel_output=True,
     )
