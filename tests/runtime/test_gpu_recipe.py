@@ -83,12 +83,16 @@ def test_builds(folder: Path) -> None:
     assert args.max_length == model.max_sequence_length == 704
 
 
-def test_trains(folder: Path) -> None:
-    """Warm-up, two rollouts and a checkpoint, by the recipe: all is finite, and every sample is trained on once."""
+@pytest.mark.parametrize("algorithm", [[], ["--advantage-estimator", "ppo", "--reward-key", "total"]])
+def test_trains(folder: Path, algorithm: list[str]) -> None:
+    """Warm-up, two rollouts and a checkpoint, by the recipe: all is finite, and every sample is trained on once.
+
+    So too with a critic from the same folder.
+    """
     few = ["--num-rollout", "2", "--rollout-batch-size", "4", "--n-samples-per-prompt", "4", "--global-batch-size", "8"]
     short = ["--max-length", "256", "--max-new-tokens", "6", "--eval-problems", "2", "--lr", "1e-3"]
     warm = ["--sft-steps", "2", "--sft-batch-size", "4", "--custom-rm-path", "tests.runtime.small_run:varied_rewards"]
-    args = recipe(folder, *few, *short, *warm, "--save", str(folder / "saved"), "--save-interval", "2")
+    args = recipe(folder, *algorithm, *few, *short, *warm, "--save", str(folder / "saved"), "--save-interval", "2")
     run = InProcess(args)
     before = weights_of(run.roles["actor"].model)
     run.run()
