@@ -24,14 +24,18 @@ class Terminal:
         """Shows one row."""
         found = {name: shown(number) for name, number in watched(row).items()}
         if self._live is None:
-            self._out.write("  ".join(f"{name} {text}" for name, text in found.items()) + "\n")
-            self._out.flush()
+            self.say("  ".join(f"{name} {text}" for name, text in found.items()))
             return
         if self._rows and self._rows[-1].keys() != found.keys():
             self._rows.clear()  # another phase
         self._rows.append(found)
         self._live.start()
         self._live.update(self._table(row), refresh=True)
+
+    def say(self, line: str) -> None:
+        """Writes a line."""
+        self._out.write(f"{line}\n")
+        self._out.flush()
 
     def finish(self) -> None:
         """Leaves the last table where it is."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import IO
 
 from relax.progress.metrics_file import MetricsFile
-from relax.progress.numbers import Row
+from relax.progress.numbers import REWARD, Row
 from relax.progress.tensorboard import TensorBoard
 from relax.progress.terminal import Terminal
 
@@ -30,6 +30,7 @@ class Progress:
         self._folder = None if args.log_dir is None else Path(args.log_dir)
         self._terminal = Terminal(sys.stdout if out is None else out, args.num_rollout)
         self._files: dict[str, tuple[MetricsFile, TensorBoard]] = {}
+        self._has_rewards = False
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -57,17 +58,24 @@ class Progress:
     def step(self, row: Row) -> None:
         """Shows and keeps one row."""
         self._terminal.step(row)
+        self._has_rewards |= any(name.startswith(REWARD) for name in row)
         for number, files in self._files.items():
             if number in row:
                 for file in files:
                     file.step(row)
 
     def finish(self) -> None:
-        """Closes what is open and draws the rewards; may be called twice."""
+        """Closes what is open and draws the rewards, where there were any; may be called twice."""
         self._terminal.finish()
         for _, board in self._files.values():
             board.finish()
-        if self._folder is not None and (self._folder / METRICS).exists():
-            from relax.progress.figure import draw
+        if self._folder is not None and self._has_rewards:
+            self._draw(self._folder)
 
-            draw([self._folder], self._folder / FIGURE)
+    def _draw(self, folder: Path) -> None:
+        from relax.progress.figure import draw
+
+        try:
+            draw([folder], folder / FIGURE)
+        except OSError as error:  # the run itself is done
+            self._terminal.say(f"{folder / FIGURE} cannot be written: {error.strerror or error}")

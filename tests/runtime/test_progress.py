@@ -168,6 +168,18 @@ class TestFolder:
         assert expected == found
         assert sorted(expected) == [0, 1, 2, 3, 4]
 
+    def test_no_rewards(self, tmp_path: Path) -> None:
+        """A run that samples nothing has metrics and no figure; one whose figure cannot be written says so."""
+        args = build_parser().parse_args(["--log-dir", str(tmp_path)])
+        with Progress(args, out=io.StringIO()) as progress:
+            progress.step({"rollout": 0, "step": 1, "train/loss": 0.5})
+        assert not (tmp_path / "rewards.png").exists()
+        (tmp_path / "rewards.png").mkdir()
+        out = io.StringIO()
+        with Progress(args, first=1, out=out) as progress:
+            progress.step(row(1))
+        assert out.getvalue().endswith("rewards.png cannot be written: Is a directory\n")
+
     def test_nothing_without_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without --log-dir no file is written."""
         monkeypatch.chdir(tmp_path)
