@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from relax.backends.megatron.weights import load_weights
 from relax.core.checkpoint import open_checkpoint, write_part
 from relax.core.clock import Clock
 from relax.core.fingerprint import fingerprint
-from relax.core.random_states import random_states, restore_random_states
+from relax.core.random_states import OwnRandomStates
 from relax.core.registry import ACTOR, ROLLOUT
 from relax.core.schedule import sampled_version, samples_of_rollout, steps_before
 from relax.core.trace import tracing
@@ -36,8 +36,8 @@ MOST_DRAWN = 16  # rollouts' worth of prompts that a filter may reject before it
 class _Place:
     """Where the role is in the data, and in random numbers."""
 
-    next_problem: int = FIRST_SAMPLED
-    states: Mapping[str, torch.Tensor] = field(default_factory=random_states)
+    next_problem: int
+    states: Mapping[str, torch.Tensor]
 
 
 class Rollout:
@@ -48,6 +48,7 @@ class Rollout:
         self.task = load_function(args.task_path)(args)
         self.model = build_policy(args, self.task)
         self._next_problem = FIRST_SAMPLED
+        self._random = OwnRandomStates()  # what a reward function or a filter may draw from
         self._before: dict[int, _Place] = {}  # by rollout: where a run that goes on with it has to start
         self._clock = Clock()
 
@@ -64,10 +65,10 @@ class Rollout:
         start = time.perf_counter()
         self._take(weights)
         self._remember(rollout)
-        with self._clock("sample"):
+        with self._clock("sample"), self._random.drawn_from():
             groups, drawn = self._groups(rollout)
         samples = [sample for group in groups for sample in group]
-        with self._clock("rewards"), tracing(self.args, [rollout], ROLLOUT):
+        with self._clock("rewards"), self._random.drawn_from(), tracing(self.args, [rollout], ROLLOUT):
             columns = rollout_columns(self.args, samples)
             metrics = reward_metrics(self.args, drawn)
         with self._clock("transport"):
@@ -90,19 +91,19 @@ class Rollout:
     def evaluate(self, weights: Mapping[str, torch.Tensor] | None = None) -> dict[str, Any]:
         """The mean rewards of the likeliest responses to ``--eval-problems`` problems that are never trained on."""
         self._take(weights)
-        states = random_states()  # a reward function may draw: what is sampled later must not notice
-        with self._clock("evaluate"):
+        states = self._random.states  # a reward function may draw: what is sampled later must not notice
+        with self._clock("evaluate"), self._random.drawn_from():
             problems = range(FIRST_EVALUATED, FIRST_EVALUATED + self.args.eval_problems)
             new_tokens = self.args.max_new_tokens
             samples = most_likely(self.args, self.model, self.task, problems, max_new_tokens=new_tokens)
-        restore_random_states(states)
+        self._random.states = states
         return {"rewards": mean_rewards(samples), "seconds": self._clock.take()}
 
     def save(self, folder: str, rollout: int) -> dict[str, Any]:
         """Writes the place from which rollout ``rollout`` was sampled, or will be; rollouts in flight are sampled
         again by whoever goes on from here.
         """
-        place = self._before.get(rollout, _Place(self._next_problem))
+        place = self._before.get(rollout, self._place())
         write_part(Path(folder), ROLLOUT, tensors=place.states, facts={"next_problem": place.next_problem})
         return {}
 
@@ -110,7 +111,7 @@ class Rollout:
         """Continues from a checkpoint; alone, also with the actor's weights."""
         checkpoint = open_checkpoint(Path(folder))
         self._next_problem = checkpoint.facts(ROLLOUT)["next_problem"]
-        restore_random_states(checkpoint.tensors(ROLLOUT))
+        self._random.states = checkpoint.tensors(ROLLOUT)
         if self.args.debug_rollout_only:
             held = checkpoint.tensors(ACTOR)
             weights = {key.removeprefix("weights/"): held[key] for key in held if key.startswith("weights/")}
@@ -125,7 +126,10 @@ class Rollout:
         # No checkpoint is still to come that goes on with a rollout before the version it is sampled with.
         version = sampled_version(self.args, rollout)
         self._before = {one: place for one, place in self._before.items() if steps_before(self.args, one) >= version}
-        self._before[rollout] = _Place(self._next_problem)
+        self._before[rollout] = self._place()
+
+    def _place(self) -> _Place:
+        return _Place(self._next_problem, self._random.states)
 
     def _groups(self, rollout: int) -> tuple[list[list[Sample]], list[list[Sample]]]:
         """The prompt groups of a rollout, numbered in their order, and all that were drawn for it."""

@@ -75,8 +75,12 @@ def guarded(advice: str) -> Iterator[Run]:
 
 def processes_of(run: str) -> list[int]:
     """The ids of the processes of a run, but for its driver and its guard."""
-    mark = f"{MARK}={run}".encode()
-    found = []
+    return processes_with(MARK, run)
+
+
+def processes_with(name: str, value: str) -> list[int]:
+    """The ids of the processes, but for this one, that were started with ``name`` set to ``value``."""
+    mark, found = f"{name}={value}".encode(), []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is somebody else's
             if mark in (folder / "environ").read_bytes().split(b"\0"):

@@ -85,8 +85,10 @@ class RoleProcess:
         import torch
 
         from relax.backends.megatron.ranks import start_ranks
+        from relax.core.random_states import seed_random_states
 
         torch.set_num_threads(1)  # sums keep their order
+        seed_random_states(args.seed)
         start_ranks(rank=start.rank, size=start.size, rendezvous=start.rendezvous, timeout=args.call_timeout)
         module, _, name = start.path.partition(":")
         return getattr(importlib.import_module(module), name)(args, queue, **start.options)

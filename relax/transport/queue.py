@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 PARTITION = "rollouts"
 CONTROLLER = "the queue's controller"
+NAMED = ("TransferQueueController", "transfer_queue")  # what Ray calls it, and in which namespace
 DEADLINE = 60.0  # seconds for one call, where nothing has died
 # Few threads, since a run has many processes; no log beside the errors raised here.
 SETTINGS = {"TQ_NUM_THREADS": "1", "TQ_CLIENT_ZMQ_IO_THREADS": "1", "TQ_LOGGING_LEVEL": "CRITICAL"}
@@ -167,6 +168,9 @@ def start_queue(storage_units: int, *, deadline: float = DEADLINE) -> Iterator[Q
             f"the queue needs {needed} logical CPUs of Ray, one for itself and one a storage unit, and {free} are "
             "free: raise --ray-logical-cpus"
         )
+    with contextlib.suppress(ValueError):
+        ray.get_actor(*NAMED)
+        raise TransportError("a queue runs in this Ray already: a run starts its own, one at a time")
     settings = {"backend": {"SimpleStorage": {"num_data_storage_units": storage_units}}}
     try:
         _watched("the queue did not start", lambda: transfer_queue.init(settings), lambda: None, deadline)
@@ -200,7 +204,7 @@ def _attach(queue: Queue) -> None:
 def _handles(storage_units: int) -> dict[str, Any]:
     import ray
 
-    handles = {CONTROLLER: ray.get_actor("TransferQueueController", namespace="transfer_queue")}
+    handles = {CONTROLLER: ray.get_actor(*NAMED)}
     for unit in range(storage_units):
         handles[f"storage unit {unit}"] = ray.get_actor(f"TransferQueueStorageUnit#{unit}")
     return handles

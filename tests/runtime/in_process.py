@@ -11,6 +11,7 @@ from typing import Any
 from relax.algorithms.spec import get_algorithm
 from relax.arguments import parse_args
 from relax.core.checkpoint import commit, open_checkpoint, pending_folder, write_part
+from relax.core.random_states import seed_random_states
 from relax.core.registry import REFERENCE
 from relax.core.resume import RUN, lasting_options, roles_to_load
 from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
@@ -40,6 +41,7 @@ class InProcess:
 
     def __init__(self, args: Namespace, *, load: Path | None = None) -> None:
         self.args, self.queue = args, LocalQueue()
+        seed_random_states(args.seed)  # as each process of a real run
         self.facts: dict[str, Any] = {}
         self.roles = {
             role: self._started(role, path) for role, path in roles_of(args, resumed=load is not None).items()

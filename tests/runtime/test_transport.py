@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from relax.transport.queue import Queue, TransportError, row_keys
+from relax.transport.queue import Queue, TransportError, row_keys, start_queue
 from relax.transport.values import to_bytes
 from tests.runtime.local_queue import LocalQueue
 
@@ -139,6 +139,12 @@ def test_parts(queue: Queue) -> None:
     assert list(queue.parts()) == ["the queue's controller", "storage unit 0", "storage unit 1"]
     assert len(set(queue.processes.values())) == 3
     queue.require_alive()
+
+
+def test_second_queue(queue: Queue) -> None:
+    """One Ray has one queue at a time."""
+    with pytest.raises(TransportError, match="a queue runs in this Ray already"), start_queue(1):
+        raise AssertionError("started")
 
 
 KILLS = """
