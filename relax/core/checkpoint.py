@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 
 INDEX = "checkpoint.json"
 VERSION = 1
@@ -50,6 +48,8 @@ def pending_folder(root: Path, step: int) -> Path:
 
 def write_part(pending: Path, name: str, *, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
     """Writes part ``name``: tensors of any dtype, and facts that JSON can hold without loss."""
+    from safetensors.torch import save  # here, so that the formulas' side imports without the runtime's packages
+
     contiguous = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
     text = json.dumps(facts, indent=1, sort_keys=True, allow_nan=False)
     _write(pending / f"{name}.safetensors", save(contiguous))
@@ -118,6 +118,9 @@ class Checkpoint:
 
     def tensors(self, name: str) -> dict[str, torch.Tensor]:
         """The tensors of part ``name``."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
         path = self.folder / f"{name}.safetensors"
         try:
             return load(self._bytes(path))

@@ -80,6 +80,21 @@ print(list(process_role(SimpleNamespace(advantage_estimator="ppo", loss_type="po
     assert done.stdout.splitlines() == [roles, "[]", "[]"]
 
 
+def test_advantages_need_torch_alone() -> None:
+    """The advantages of the asynchronous path, and the schedule, load where only torch and numpy are installed."""
+    code = """
+import sys
+absent = ("safetensors", "ray", "megatron", "transfer_queue", "tensordict", "reasoning_gym", "rich", "matplotlib")
+sys.modules.update(dict.fromkeys(absent))  # None there: importing it fails
+from relax.components.advantages import advantages_of_batch
+from relax.core.schedule import schedule
+print(advantages_of_batch.__name__, schedule.__name__)
+"""
+    done = python(code)
+    assert done.stderr == ""
+    assert done.stdout == "advantages_of_batch schedule\n"
+
+
 def test_the_report_notices() -> None:
     """The report that the tests above read names a heavy module that was loaded."""
     done = python(f"import numpy\n{REPORT}")
