@@ -66,6 +66,15 @@ class TestReplay:
         assert main(["explain", name, "--input", str(tmp_path / "bundle")]) == 0
         assert name in capsys.readouterr().out
 
+    def test_hint(self, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """What differs is explained out of the bundle, where one is kept: it stands in no corpus."""
+        plant(trace)
+        assert main(["replay", str(trace)]) == 1
+        assert "relax-verify explain" not in capsys.readouterr().out
+        assert main(["replay", str(trace), "--bundle", str(tmp_path / "kept")]) == 1
+        hint = f"relax-verify explain 'advantage.estimate/grpo/rollout-3-service-0' --input {tmp_path / 'kept'}"
+        assert hint in capsys.readouterr().out
+
     def test_other_machine(self, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """Where bits differ and the run was made on another kind of machine, that is said."""
         index = json.loads((trace / INDEX).read_bytes())

@@ -54,16 +54,13 @@ def _replay(options: argparse.Namespace) -> int:
 
 def _print(report: Report, options: argparse.Namespace, elsewhere: str) -> None:
     from verification.report.sheets import sheets
-    from verification.report.terminal import difference_lines, print_sheets, print_verdict, problem_lines
+    from verification.report.terminal import EXPLAIN, difference_lines, print_sheets, print_verdict, problem_lines
 
     out = sys.stdout
     if not options.quiet:
         print_sheets(sheets(report), out)
-        *told, _ = difference_lines(report.differences) or [""]
-        out.writelines(f"{line}\n" for line in told)
-        if report.differences and options.bundle is not None:
-            shown = shlex.join(["relax-verify", "explain", report.differences[0].case, "--input", options.bundle])
-            out.write(f"    see one whole: {shown}\n")
+        explain = None if options.bundle is None else f"{EXPLAIN} --input {shlex.quote(options.bundle)}"
+        out.writelines(f"{line}\n" for line in difference_lines(report.differences, explain))
         if report.differences and elsewhere:
             out.write(f"the run was made on another machine, whose bits may be others: {elsewhere}\n")
     out.writelines(f"{line}\n" for line in problem_lines(report.problems))
