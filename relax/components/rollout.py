@@ -65,7 +65,7 @@ class Rollout:
         start = time.perf_counter()
         self._take(weights)
         self._remember(rollout)
-        with self._clock("sample"), self._random.drawn_from():
+        with self._clock("sample"):
             groups, drawn = self._groups(rollout)
         samples = [sample for group in groups for sample in group]
         with self._clock("rewards"), self._random.drawn_from(), tracing(self.args, [rollout], ROLLOUT):
@@ -92,10 +92,9 @@ class Rollout:
         """The mean rewards of the likeliest responses to ``--eval-problems`` problems that are never trained on."""
         self._take(weights)
         states = self._random.states  # a reward function may draw: what is sampled later must not notice
-        with self._clock("evaluate"), self._random.drawn_from():
+        with self._clock("evaluate"):
             problems = range(FIRST_EVALUATED, FIRST_EVALUATED + self.args.eval_problems)
-            new_tokens = self.args.max_new_tokens
-            samples = most_likely(self.args, self.model, self.task, problems, max_new_tokens=new_tokens)
+            samples = most_likely(self.args, self.model, self.task, problems, **self._sampling())
         self._random.states = states
         return {"rewards": mean_rewards(samples), "seconds": self._clock.take()}
 
@@ -147,7 +146,8 @@ class Rollout:
                 )
             groups = self._draw(rollout, missing)
             drawn += groups
-            kept += [group for group in groups if keep(args, group)]
+            with self._random.drawn_from():
+                kept += [group for group in groups if keep(args, group)]
         for number, group in enumerate(kept):
             for place, sample in enumerate(group):
                 sample.index, sample.group_index = number * args.n_samples_per_prompt + place, number
@@ -157,8 +157,9 @@ class Rollout:
     def _draw(self, rollout: int, prompts: int) -> list[list[Sample]]:
         problems = range(self._next_problem, self._next_problem + prompts)
         self._next_problem = problems.stop
-        samples = collect(
-            self.args, self.model, self.task, problems, rollout=rollout, max_new_tokens=self.args.max_new_tokens
-        )
+        samples = collect(self.args, self.model, self.task, problems, rollout=rollout, **self._sampling())
         size = self.args.n_samples_per_prompt
         return [samples[start : start + size] for start in range(0, len(samples), size)]
+
+    def _sampling(self) -> dict[str, Any]:
+        return {"max_new_tokens": self.args.max_new_tokens, "scoring": self._random.drawn_from}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -24,25 +25,33 @@ def collect(
     *,
     rollout: int,
     max_new_tokens: int,
+    scoring: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Sample]:
     """``n_samples_per_prompt`` scored responses to each problem, one prompt group after the other.
 
     The reward is that of the function at ``args.custom_rm_path``, called with ``args`` and the sample, whose metadata
     hold ``problem``, ``answer`` and ``response`` (text). A sample depends on the weights, on ``args.seed``, and on the
-    numbers of its rollout, of its problem and of itself among that problem's: on nothing else.
+    numbers of its rollout, of its problem and of itself among that problem's: on nothing else. Rewards are asked for
+    inside the context that ``scoring`` makes.
     """
     size = args.n_samples_per_prompt
     asked = [task.problem(number) for number in problems for _ in range(size)]
     places = [Place(args.seed, rollout, problem.number, index % size) for index, problem in enumerate(asked)]
-    return _answered(args, model, task, asked, places, max_new_tokens, group_size=size)
+    return _answered(args, model, task, asked, places, max_new_tokens, scoring, group_size=size)
 
 
 def most_likely(
-    args: Namespace, model: torch.nn.Module, task: Task, problems: Sequence[int], *, max_new_tokens: int
+    args: Namespace,
+    model: torch.nn.Module,
+    task: Task,
+    problems: Sequence[int],
+    *,
+    max_new_tokens: int,
+    scoring: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Sample]:
     """As `collect`, with one response a problem, of the likeliest token each time: no random number is used."""
     asked = [task.problem(number) for number in problems]
-    return _answered(args, model, task, asked, None, max_new_tokens, group_size=1)
+    return _answered(args, model, task, asked, None, max_new_tokens, scoring, group_size=1)
 
 
 def demonstrations(task: Task, problems: Sequence[int]) -> list[Sample]:
@@ -76,6 +85,7 @@ def _answered(
     asked: Sequence[Problem],
     places: Sequence[Place] | None,
     max_new_tokens: int,
+    scoring: Callable[[], AbstractContextManager[None]],
     *,
     group_size: int,
 ) -> list[Sample]:
@@ -87,8 +97,10 @@ def _answered(
     for index, (problem, response) in enumerate(zip(asked, responses, strict=True)):
         sample = _sample(task, problem, response)
         sample.index, sample.group_index = index, index // group_size
-        sample.reward = score(args, sample)
         samples.append(sample)
+    with scoring():
+        for sample in samples:
+            sample.reward = score(args, sample)
     return samples
 
 

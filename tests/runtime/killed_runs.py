@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,14 @@ def kill_at(stopped: Path, who: str, kill: Kill) -> dict[str, int]:
     return processes
 
 
+def wait_for(condition: Callable[[], bool], *, seconds: float) -> None:
+    """Returns when the condition holds, and fails where it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def run(options: list[str], folder: Path, who: str = "", kill: Kill | None = None) -> Ended:
     """The command line's run with ``--save folder``, which goes on from what is there, and is robbed of ``who``."""
     save, temporary, stopped = folder / "saved", folder / "tmp", folder / "stopped.json"
@@ -76,7 +85,7 @@ def run(options: list[str], folder: Path, who: str = "", kill: Kill | None = Non
     )
     processes = {} if kill is None else kill_at(stopped, who, kill)
     out, error = driver.communicate(timeout=PATIENCE)
-    assert processes_with(STOPPED_FILE, str(stopped)) == []
+    wait_for(lambda: processes_with(STOPPED_FILE, str(stopped)) == [], seconds=5)  # the guard may be at its last breath
     assert list(temporary.iterdir()) == []
     return Ended(driver.returncode, out, error, processes)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from argparse import Namespace
 from concurrent.futures import Future
 from pathlib import Path
@@ -25,7 +24,7 @@ from relax.core.execution import RunError
 from relax.core.processes import is_running
 from relax.transport.queue import Queue
 from tests.runtime.in_process import TINY, InProcess
-from tests.runtime.killed_runs import STOPPED_FILE, Kill, contents, kill_at, run
+from tests.runtime.killed_runs import STOPPED_FILE, Kill, contents, kill_at, run, wait_for
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -179,10 +178,7 @@ def _failed(
         controller.run()
     processes = killing.result(timeout=0)
     own = [pid for name, pid in processes.items() if name != "driver" and name not in queue.processes]
-    end = time.monotonic() + 20
-    while any(map(is_running, own)):
-        assert time.monotonic() < end, f"{own} live on"
-        time.sleep(0.05)
+    wait_for(lambda: not any(map(is_running, own)), seconds=20)
     queue.drop(queue.keys())
     return str(caught.value), processes[who]
 
