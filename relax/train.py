@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ FAILURE = "failure.txt"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Trains; gives the exit status: 0 done, 1 failed in the run, 2 refused before anything started, 130 Ctrl-C."""
-    args = parse_args(argv)
+    args = _parsed(argv)
     try:
         checkpoint = _checked(args)
     except ValueError as refusal:
@@ -41,6 +42,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(f"interrupted; {_advice(args)}", INTERRUPTED)
     sys.stdout.write(summary.text())
     return DONE if summary.nothing_lost else _say("samples were lost or trained on twice: see the counts", FAILED)
+
+
+def _parsed(argv: Sequence[str] | None) -> Namespace:
+    """The options in force; what they warn of is a line each."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        args = parse_args(argv)
+    for warning in said:
+        sys.stderr.write(f"relax: warning: {warning.message}\n")
+    return args
 
 
 def _checked(args: Namespace) -> Checkpoint | None:
@@ -66,7 +77,7 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     from relax.transport.queue import start_queue
 
     needed = logical_cpus(args)
-    first = None if checkpoint is None else checkpoint.step
+    first = None if args.load is None else 0 if checkpoint is None else checkpoint.step
     with (
         guarded(_advice(args)) as run,
         cluster(args.ray_logical_cpus or needed, needed=needed, announce=run.remove) as folder,

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from relax.components.advantages_service import (
     stop_advantages,
 )
 from relax.core.checkpoint import Checkpoint, commit, pending_folder, write_part
+from relax.core.clock import Clock
 from relax.core.deadline import in_thread
 from relax.core.execution import RunError, execute
 from relax.core.processes import (
@@ -72,7 +74,8 @@ class Controller:
             self.record.restore(checkpoint.facts(RUN))
         self._processes: list[Process] = []
         self._service: AdvantagesService | None = None
-        self._given: dict[str, Any] = {}  # what units that publish weights gave, by key
+        self._given: dict[str, Any] = {}  # published weights that are still to be handed over, by unit
+        self._users: Counter[str] = Counter()  # how many units each of them is for
 
     def run(self) -> Summary:
         """The whole run; raises `RunError` where a role fails or a process dies, naming it and its work."""
@@ -80,6 +83,7 @@ class Controller:
         roles = roles_of(args, resumed=checkpoint is not None)
         first = None if checkpoint is None else checkpoint.step
         units = schedule(args, roles, resumed=first)
+        self._users = Counter(unit.weights for unit in units if unit.weights is not None)
         if args.trace_rollout is not None and args.trace_rollout >= (first or 0):
             start_trace(args)
         with self._started(roles):
@@ -93,22 +97,27 @@ class Controller:
         """Starts a unit: the driver's own are done at once."""
         self._stop_before(unit)
         if unit.role == CONTROLLER:
-            return [_done(lambda: getattr(self, f"_{unit.call}")(**unit.arguments))]
+            return [_done(lambda: self._own(unit))]
         if unit.role == ADVANTAGES:
             assert self._service is not None
             return [raising(self._service.call(unit.call, unit.arguments))]
         handles = [process.handle for process in self._processes if process.role == unit.role]
         if unit.gives_weights:
             given = [_give(handle, unit) for handle in handles]
-            self._given[unit.key] = given[0][1]
+            if self._users[unit.key]:
+                self._given[unit.key] = given[0][1]
             return [raising(failure.future()) for failure, _ in given]
         weights = None if unit.weights is None else self._given[unit.weights]
         asked = handles if unit.everywhere else handles[:1]
         return [raising(handle.call.remote(unit.call, unit.arguments, weights).future()) for handle in asked]
 
     def finish(self, unit: Unit, results: list[Any]) -> None:
-        """Takes what came of a unit."""
+        """Takes what came of a unit, and forgets weights that nobody needs any more."""
         self.record.take(unit, results)
+        if unit.weights is not None:
+            self._users[unit.weights] -= 1
+            if not self._users[unit.weights]:
+                del self._given[unit.weights]
 
     def fail(self, unit: Unit, process: int, error: BaseException) -> NoReturn:
         """What ended the run: a process that died, rather than what others felt of it."""
@@ -156,6 +165,13 @@ class Controller:
             if role in held
         ]
         execute(units, self, timeout=self.args.call_timeout)
+
+    def _own(self, unit: Unit) -> dict[str, Any]:
+        """Does a unit of the driver's own."""
+        clock = Clock()
+        with clock(unit.call):
+            getattr(self, f"_{unit.call}")(**unit.arguments)
+        return {"seconds": clock.take()}
 
     def _drop(self, keys: Sequence[str]) -> None:
         self.queue.drop(keys)

@@ -14,6 +14,9 @@ from relax.core.registry import ACTOR, CRITIC, SFT_LOSS_TYPE
 from relax.core.schedule import Unit, steps_before
 from relax.progress.summary import Summary
 
+SHOWN = ("drawn", "response_length")
+"""What a rollout is watched by, beside its rewards and their metrics."""
+
 
 @dataclass
 class Counts:
@@ -82,7 +85,7 @@ class Record:
         row: dict[str, float | int] = {"rollout": rollouts[-1], "step": steps_before(self.args, rollouts[-1] + 1)}
         row |= _means("reward/", [facts["rewards"] for facts in found if "rewards" in facts])
         row |= _means("rollout/", [facts["metrics"] for facts in found if "metrics" in facts])
-        row |= _means("", [{"response_length": facts["response_length"]} for facts in found if "rewards" in facts])
+        row |= _means("rollout/", [{name: facts[name] for name in SHOWN} for facts in found if "rewards" in facts])
         row |= _means("train/", [ranks[0]["metrics"] for ranks in actor])
         row |= _means("critic/", [facts["metrics"] for facts in critic])
         samples = sum(facts["generated"] for facts in found)

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from relax.core.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from relax.core.checkpoint import Checkpoint, CheckpointError, checkpoints, open_checkpoint
 from relax.core.schedule import SAVED
 
 RUN = "run"
@@ -17,12 +17,13 @@ LASTING = ("rollout_batch_size", "n_samples_per_prompt", "global_batch_size", "m
 
 
 def checkpoint_of(args: Namespace) -> Checkpoint | None:
-    """The latest checkpoint of ``--load``; None without that option.
+    """The latest checkpoint of ``--load``; None without that option, and where ``--save`` is the same folder and holds
+    none yet: the run was ended before its first, and starts again.
 
     Raises `CheckpointError` where there is none, where it is damaged, and where an option that its numbers depend on is
     another now. Before its first rollout a run depends on none.
     """
-    if args.load is None:
+    if args.load is None or (args.load == args.save and not checkpoints(Path(args.save))):
         return None
     checkpoint = open_checkpoint(Path(args.load))
     then = checkpoint.facts(RUN)["options"]

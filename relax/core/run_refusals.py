@@ -25,6 +25,11 @@ def refuse_run(args: Namespace, checkpoint: Checkpoint | None) -> None:
         raise ValueError(
             f"--sft-steps 0 and --loss-type {args.loss_type}: there is nothing to train on; give the steps"
         )
+    if supervised and checkpoint is not None:
+        raise ValueError(
+            f"--load {args.load} and --loss-type {args.loss_type}: supervised training is saved at its end, and starts "
+            "from the beginning; drop --load"
+        )
     if spec is not None and spec.needs_critic and args.debug_train_only:
         raise ValueError(
             f"--debug-train-only (on) and --advantage-estimator {spec.name}: it needs the values of a critic, and the "

@@ -12,7 +12,15 @@ from relax.transport.queue import Queue
 from verification.ranks.pool import RankPool
 
 NEEDED = {"megatron": "megatron-core", "reasoning_gym": "reasoning-gym", "safetensors": "safetensors"}
-WITH_RAY = {"test_transport.py", "test_cluster.py", "test_advantages_service.py", "test_kills.py"}
+WITH_RAY = {
+    "test_transport.py",
+    "test_cluster.py",
+    "test_advantages_service.py",
+    "test_kills.py",
+    "test_real_runs.py",
+    "test_controller.py",
+    "test_train_command.py",
+}
 LOGICAL_CPUS = 16
 
 

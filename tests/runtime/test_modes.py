@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relax.algorithms.spec import get_algorithm, list_algorithm_names
-from relax.core.checkpoint import CheckpointError
+from relax.core.checkpoint import CheckpointError, open_checkpoint
 from relax.core.registry import process_role
 from relax.core.run_refusals import refuse_run
 from tests.relax.command_lines import line, refused
@@ -89,6 +89,8 @@ def test_supervised_training(tmp_path: Path) -> None:
     whole = InProcess(tiny("gdpo", "--sft-steps", "3", "--sft-batch-size", "8")).run()
     policy = InProcess(tiny("gdpo"), load=tmp_path).run()
     assert whole.bits() == policy.bits()
+    with pytest.raises(ValueError, match="--loss-type sft_loss: supervised training is saved at its end"):
+        refuse_run(tiny("gdpo", *supervised, "--load", str(tmp_path)), open_checkpoint(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,10 @@ def test_other_options(saved: Path, option: str, value: int, said: str) -> None:
         checkpoint_of(args)
 
 
-def test_none_asked_for() -> None:
-    """Without --load a run starts from the beginning."""
+def test_from_the_beginning(tmp_path: Path, saved: Path) -> None:
+    """Without --load, and where a run was ended before its first checkpoint; not where --load is another folder."""
     assert checkpoint_of(tiny("gdpo")) is None
+    folder = str(tmp_path)
+    assert checkpoint_of(tiny("gdpo", "--save", folder, "--load", folder)) is None
+    with pytest.raises(CheckpointError, match="holds no checkpoint, none at all"):
+        checkpoint_of(tiny("gdpo", "--save", str(saved), "--load", folder))
