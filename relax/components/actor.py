@@ -23,7 +23,7 @@ from relax.core.checkpoint import Checkpoint, open_checkpoint, write_part
 from relax.core.clock import Clock
 from relax.core.fingerprint import fingerprint
 from relax.core.registry import ACTOR, ADVANTAGES, CRITIC, process_role
-from relax.core.schedule import needs_reference, rollouts_of
+from relax.core.rows import needs_reference, rollouts_of
 from relax.core.trace import tracing
 from relax.rollout.columns import SEQUENCE_COLUMNS
 from relax.rollout.debug_data import read_rollout
@@ -80,8 +80,8 @@ class Actor:
         counts = {"generated": len(keys), "enqueued": enqueued}
         return {**counts, "fingerprint": fingerprint(keys, columns["tokens"]), "seconds": self._clock.take()}
 
-    def prepare(self, rollout: int, batches: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """Gives this rank's rows of a rollout, in optimizer batches, their log-probs, advantages and returns.
+    def prepare(self, rollouts: Sequence[int], batches: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """Gives this rank's rows of whole optimizer batches log-probs, advantages and returns; they hold ``rollouts``.
 
         Log-probs are those of the weights as they are now; in true on-policy mode those of the rollout.
         """
@@ -98,7 +98,7 @@ class Actor:
                 columns["ref_log_probs"] = self._score("ref_log_probs", columns)
         data = {**columns, "mini_batch_sizes": [len(batch) for batch in own]}
         data["mini_batch_ids"] = [batch[0] for batch in batches]
-        with self._clock("advantages"), tracing(args, [rollout], self._name):
+        with self._clock("advantages"), tracing(args, rollouts, self._name):
             compute_advantages_and_returns(args, data)
         columns |= {name: data[name] for name in ("advantages", "returns")}
         if self._values_come:
@@ -106,7 +106,7 @@ class Actor:
                 self.queue.put(keys, {"returns": columns["returns"]})
         for position, key in enumerate(keys):
             self._prepared[key] = {name: column[position] for name, column in columns.items()}
-        return {"rollout": rollout, "seconds": self._clock.take()}
+        return {"seconds": self._clock.take()}
 
     def train(self, batch: int, keys: Sequence[str]) -> dict[str, Any]:
         """One optimizer step on the rows ``keys``, which are prepared, or come with their advantages.

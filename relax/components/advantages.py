@@ -13,7 +13,7 @@ from relax.algorithms.advantages import compute_advantages_and_returns
 from relax.algorithms.formulas.kl import kl_of_batch
 from relax.algorithms.spec import get_algorithm
 from relax.core.clock import Clock
-from relax.core.schedule import batch_keys, needs_reference, rollouts_of, samples_of_rollout
+from relax.core.rows import batch_keys, needs_reference, rollouts_of, samples_of_rollout
 from relax.core.trace import keep, tracing
 from relax.transport.queue import Queue
 

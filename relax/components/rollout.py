@@ -18,7 +18,7 @@ from relax.core.clock import Clock
 from relax.core.fingerprint import fingerprint
 from relax.core.random_states import OwnRandomStates
 from relax.core.registry import ACTOR, ROLLOUT
-from relax.core.schedule import sampled_version, samples_of_rollout, steps_before
+from relax.core.rows import sampled_version, samples_of_rollout, steps_before
 from relax.core.trace import tracing
 from relax.rollout.collect import collect, mean_rewards, most_likely
 from relax.rollout.columns import rollout_columns

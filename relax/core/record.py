@@ -11,7 +11,8 @@ from typing import Any
 
 from relax.core.fingerprint import joined
 from relax.core.registry import ACTOR, CRITIC, SFT_LOSS_TYPE
-from relax.core.schedule import Unit, steps_before
+from relax.core.rows import steps_before
+from relax.core.schedule import Unit
 from relax.progress.summary import Summary
 
 SHOWN = ("drawn", "response_length")

@@ -1,9 +1,9 @@
 """The schedule of a run: which role does what, after what, with which version of the weights. Pure data.
 
-Version v of the weights is that after v optimizer steps of the policy phase. Rollout k is sampled with version
-`sampled_version(args, k)`, whichever process is faster: the same command gives the same bits each time. A role does its
-units in the order of the list, and a unit comes after all that it needs, so that doing the list from its start to its
-end is one right way to run it, and doing at any time whatever can be done is another.
+Rollout k is sampled with version `relax.core.rows.sampled_version` of the weights, whichever process is faster: the
+same command gives the same bits each time. A role does its units in the order of the list, and a unit comes after all
+that it needs, so that doing the list from its start to its end is one right way to run it, and doing at any time
+whatever can be done is another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,17 @@ from relax.core.registry import (
     SFT_LOSS_TYPE,
     process_role,
 )
-from relax.transport.queue import row_keys
+from relax.core.rows import (
+    batch_keys,
+    demonstration_keys,
+    needs_reference,
+    rollout_keys,
+    rollouts_of,
+    sampled_version,
+    samples_of_rollout,
+    slices_of,
+    steps_before,
+)
 
 CONTROLLER = "controller"
 """The role of what the driver does itself."""
@@ -65,55 +75,6 @@ def roles_of(args: Namespace, *, resumed: bool = False) -> dict[str, str]:
     return {**roles, SFT: CLASS_OF_ROLE[SFT]} if warms_up else roles
 
 
-def samples_of_rollout(args: Namespace) -> int:
-    """How many samples a rollout brings."""
-    return args.rollout_batch_size * args.n_samples_per_prompt
-
-
-def steps_before(args: Namespace, rollout: int) -> int:
-    """Whole optimizer batches that the samples before rollout number ``rollout`` fill."""
-    return rollout * samples_of_rollout(args) // args.global_batch_size
-
-
-def sampled_version(args: Namespace, rollout: int) -> int:
-    """The version of the weights that rollout number ``rollout`` is sampled with."""
-    return max(0, steps_before(args, rollout) - args.max_staleness)
-
-
-def needs_reference(args: Namespace) -> bool:
-    """Whether an option reads the log-probs of the policy before its first step."""
-    return args.kl_coef != 0 or args.use_kl_loss
-
-
-def rollout_keys(args: Namespace, rollout: int) -> list[str]:
-    """The row keys of a rollout's samples."""
-    return row_keys(rollout, range(samples_of_rollout(args)))
-
-
-def batch_keys(args: Namespace, batch: int) -> list[str]:
-    """The row keys of an optimizer batch: the samples in the order in which rollouts bring them."""
-    size, samples = args.global_batch_size, samples_of_rollout(args)
-    places = (divmod(number, samples) for number in range(batch * size, (batch + 1) * size))
-    return [key for rollout, position in places for key in row_keys(rollout, [position])]
-
-
-def rollouts_of(args: Namespace, batch: int) -> range:
-    """The rollouts whose samples an optimizer batch holds."""
-    size, samples = args.global_batch_size, samples_of_rollout(args)
-    return range(batch * size // samples, ((batch + 1) * size - 1) // samples + 1)
-
-
-def slices_of(keys: Sequence[str], count: int) -> list[Sequence[str]]:
-    """``keys`` in ``count`` equal slices."""
-    size = len(keys) // count
-    return [keys[start : start + size] for start in range(0, len(keys), size)]
-
-
-def demonstration_keys(args: Namespace, step: int) -> list[str]:
-    """The row keys of the demonstrations of supervised step ``step``."""
-    return [f"demonstration/{step:06d}/{position:06d}" for position in range(args.sft_batch_size)]
-
-
 def schedule(args: Namespace, roles: Collection[str], *, resumed: int | None = None) -> list[Unit]:
     """The units of a run that starts ``roles``; of one that goes on with rollout ``resumed``, where a checkpoint ends.
 
@@ -131,6 +92,7 @@ class _Plan:
         self._first = first
         self._units: list[Unit] = []
         self._published: set[int] = set()
+        self._prepared = ""
         self._last_of: dict[str, str] = {}
         self._holds: dict[str, int] = {}  # role to the version of the weights that it was given last
         self._sampled = first  # the next rollout to sample
@@ -214,24 +176,22 @@ class _Plan:
         return self._by_slices(batch) if self._asynchronous else self._in_the_actor(batch)
 
     def _in_the_actor(self, batch: int) -> list[str]:
-        args = self.args
-        rollout = batch * args.global_batch_size // samples_of_rollout(args)
-        if batch == steps_before(args, rollout):
-            after = [_generated(rollout)]
+        args, together = self.args, self._together(batch)
+        for first in together[:1]:
+            after = self._rows_of(batch)
+            keys = [key for own in together for key in batch_keys(args, own)]
             if CRITIC in self.roles:
-                keys = rollout_keys(args, rollout)
-                after.append(self._add(f"values of rollout {rollout}", CRITIC, "values", {"keys": keys}, after))
-            batches = [batch_keys(args, own) for own in range(batch, steps_before(args, rollout + 1))]
-            arguments = {"rollout": rollout, "batches": batches}
-            self._add(_prepared(rollout), ACTOR, "prepare", arguments, after, everywhere=True)
-        return [_prepared(rollout)]
+                after.append(self._add(f"values before batch {first}", CRITIC, "values", {"keys": keys}, after))
+            batches = [batch_keys(args, own) for own in together]
+            arguments = {"rollouts": list(rollouts_of(args, batch)), "batches": batches}
+            self._prepared = self._add(f"prepare batch {first}", ACTOR, "prepare", arguments, after, everywhere=True)
+        return [self._prepared]
 
     def _by_slices(self, batch: int) -> list[str]:
         args = self.args
         version = sampled_version(args, rollouts_of(args, batch)[0])
         if CRITIC in self.roles:
-            # Those of a whole rollout come from the critic as it was before any of the rollout's batches.
-            for own in self._batches_of_values(batch):
+            for own in self._together(batch):
                 for name, keys in self._slices(own):
                     self._add(f"values of {name}", CRITIC, "values", {"keys": keys}, self._rows_of(own))
         added = []
@@ -251,11 +211,12 @@ class _Plan:
         slices = slices_of(batch_keys(self.args, batch), self.args.num_iters_per_train_update)
         return [(f"slice {number} of batch {batch}", keys) for number, keys in enumerate(slices)]
 
-    def _batches_of_values(self, batch: int) -> range:
-        a_rollout = samples_of_rollout(self.args) // self.args.global_batch_size
-        if a_rollout <= 1:
-            return range(batch, batch + 1)
-        return range(batch, batch + a_rollout) if batch % a_rollout == 0 else range(0)
+    def _together(self, batch: int) -> range:
+        """The batches for which old log-probs and values are made before the first of them: those of a rollout, where
+        ``batch`` is its first, and none where it is a later one.
+        """
+        of_rollout = max(1, samples_of_rollout(self.args) // self.args.global_batch_size)
+        return range(batch, batch + of_rollout) if batch % of_rollout == 0 else range(0)
 
     def _rows_of(self, batch: int) -> list[str]:
         """The units that bring its rows."""
@@ -334,10 +295,6 @@ class _Plan:
 
 def _generated(rollout: int) -> str:
     return f"generate rollout {rollout}"
-
-
-def _prepared(rollout: int) -> str:
-    return f"prepare rollout {rollout}"
 
 
 def _trained(batch: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from relax.core.schedule import rollout_keys
+from relax.core.rows import rollout_keys
 from tests.runtime.in_process import tiny
 from tests.runtime.local_queue import LocalQueue
 

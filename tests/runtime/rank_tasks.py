@@ -9,7 +9,7 @@ import torch
 
 from relax.backends.megatron.advantages import compute_advantages_and_returns
 from relax.backends.megatron.parallel import parallel
-from relax.core.schedule import batch_keys
+from relax.core.rows import batch_keys
 from relax.core.trace import tracing
 from relax.rollout.mini_batches import mini_batch_plan
 from relax.transport.values import to_bytes

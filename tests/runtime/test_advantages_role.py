@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relax.components.advantages import Advantages
-from relax.core.schedule import batch_keys, rollout_keys, slices_of
+from relax.core.rows import batch_keys, rollout_keys, slices_of
 from relax.transport.queue import TransportError
 from tests.runtime.advantage_rows import BATCH, WRITTEN, bits_of, filled, options
 from tests.runtime.rank_tasks import advantages_of_share

@@ -12,7 +12,7 @@ import pytest
 from relax.components.advantages import Advantages
 from relax.components.advantages_service import AdvantagesService, ServiceError, deploy_advantages, stop_advantages
 from relax.core.role_process import Failure
-from relax.core.schedule import batch_keys, rollout_keys, slices_of
+from relax.core.rows import batch_keys, rollout_keys, slices_of
 from relax.transport.queue import Queue
 from relax.transport.values import to_bytes
 from tests.runtime.advantage_rows import WRITTEN, bits_of, filled, options

@@ -12,7 +12,7 @@ from examples.gdpo.reward import rewards, rewards_with_length
 from relax.algorithms.spec import get_algorithm, list_algorithm_names
 from relax.arguments import parse_args
 from relax.core.preflight import preflight
-from relax.core.schedule import samples_of_rollout, steps_before
+from relax.core.rows import samples_of_rollout, steps_before
 from relax.tasks.sums import Sums
 from relax.types import Sample
 from tests.relax.command_lines import LEAST

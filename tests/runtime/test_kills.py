@@ -83,7 +83,7 @@ def test_storage_unit(uninterrupted: dict[str, Path], folder: Path) -> None:
     """Five times over, idle and at work: the run ends with one line that names the unit."""
     kills = [
         Kill("generate rollout 0", amid=True),
-        Kill("prepare rollout 0", amid=True),
+        Kill("prepare batch 0", amid=True),
         Kill("train on batch 1"),
         Kill("batch 3 dropped", amid=True),
         Kill("checkpoint 3, part actor"),
@@ -112,7 +112,7 @@ def _goes_on(options: list[str], folder: Path, expected: Path) -> None:
     "kill",
     [
         Kill("checkpoint 0, part actor"),
-        Kill("prepare rollout 0", amid=True),
+        Kill("prepare batch 0", amid=True),
         Kill("train on batch 1", amid=True),
         Kill("checkpoint 2, part actor", amid=True),
         Kill("weights 4"),

@@ -8,7 +8,7 @@ import torch
 from relax.algorithms.spec import list_algorithm_names
 from relax.backends.megatron.weights import weights_of
 from relax.components.actor import Actor
-from relax.core.schedule import batch_keys
+from relax.core.rows import batch_keys
 from tests.runtime.in_process import InProcess, reference, tiny
 from tests.runtime.local_queue import LocalQueue
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from relax.components.rollout import MOST_DRAWN, Rollout
-from relax.core.schedule import rollout_keys
+from relax.core.rows import rollout_keys
 from relax.rollout.columns import SEQUENCE_COLUMNS
 from relax.types import Sample
 from tests.runtime.in_process import tiny

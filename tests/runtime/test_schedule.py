@@ -11,16 +11,8 @@ from itertools import pairwise
 import pytest
 
 from relax.core.registry import ACTOR, ADVANTAGES, CRITIC, ROLLOUT
-from relax.core.schedule import (
-    CONTROLLER,
-    Unit,
-    roles_of,
-    rollout_keys,
-    rollouts_of,
-    sampled_version,
-    schedule,
-    steps_before,
-)
+from relax.core.rows import rollout_keys, rollouts_of, sampled_version, steps_before
+from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
 from tests.runtime.in_process import tiny
 
 MODES = {
@@ -31,6 +23,10 @@ MODES = {
     "true on policy": ("--true-on-policy-mode",),
     "true on policy, fully async": ("--true-on-policy-mode", "--fully-async"),
     "batches of two rollouts": ("--fully-async", "--global-batch-size", "32", "--max-staleness", "1"),
+    "training only, on batches of two rollouts": (
+        *("--fully-async", "--global-batch-size", "32", "--debug-train-only"),
+        *("--load-debug-rollout-data", "data"),
+    ),
     "training only": ("--debug-train-only", "--load-debug-rollout-data", "data"),
 }
 ALGORITHMS = ("gdpo", "ppo")
@@ -87,7 +83,7 @@ def test_in_turn(mode: str) -> None:
     assert in_turn == (not args.hybrid and not (args.fully_async and not args.debug_train_only))
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "training only"])
+@pytest.mark.parametrize("mode", [mode for mode in MODES if "training only" not in mode])
 def test_versions(mode: str) -> None:
     """In whatever order ready units are done, a rollout is sampled, and scored again, with the version it should be."""
     args, units = run_of("gdpo", mode)
