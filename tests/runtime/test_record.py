@@ -1,0 +1,144 @@
+"""What a run counts and measures: rows, counts, fingerprints, and the lines at its end."""
+
+from __future__ import annotations
+
+import random
+from argparse import Namespace
+from typing import Any
+
+import torch
+
+from relax.core.clock import Clock
+from relax.core.fingerprint import fingerprint, joined
+from relax.core.record import Record
+from relax.core.schedule import Unit
+from relax.progress.summary import Summary
+
+ARGS = Namespace(
+    rollout_batch_size=2, n_samples_per_prompt=4, global_batch_size=4, loss_type="policy_loss", debug_rollout_only=False
+)
+
+
+def trained(number: int, loss: float) -> dict[str, Any]:
+    """What one of two ranks gives for its half of an optimizer batch."""
+    metrics = {"loss": loss, "grad_norm": 2.0}
+    return {"trained": 2, "samples": 4, "metrics": metrics, "fingerprint": number, "seconds": {"loss": 0.5}}
+
+
+def record_of_a_rollout() -> Record:
+    """Rollout 3, in two optimizer batches on two ranks."""
+    record = Record(ARGS)
+    record.begin()
+    generated = {
+        "generated": 8,
+        "enqueued": 8,
+        "drawn": 3,
+        "rewards": {"correctness": 0.25, "format": 1.0},
+        "metrics": {"zero_std": 1.0},
+        "response_length": 5.5,
+        "fingerprint": 11,
+        "seconds": {"sample": 1.5},
+    }
+    record.take(Unit("generate", "rollout", "generate", {"rollout": 3}), [generated])
+    for batch, loss in ((6, 1.0), (7, 3.0)):
+        unit = Unit(f"train {batch}", "actor", "train", {"batch": batch})
+        record.take(unit, [trained(2**63, loss), trained(batch, loss)])
+    record.take(Unit("critic", "critic", "train", {"batch": 6}), [{"metrics": {"loss": 0.5}, "seconds": {}}])
+    record.take(Unit("critic", "critic", "train", {"batch": 7}), [{"metrics": {"loss": 1.5}, "seconds": {}}])
+    return record
+
+
+def test_row() -> None:
+    """A row holds the step reached, the rewards, and the means over the rollout's optimizer steps."""
+    row = record_of_a_rollout().row([3], [6, 7])
+    assert row.pop("seconds") > 0
+    assert row.pop("samples_per_second") > 0
+    assert row == {
+        "rollout": 3,
+        "step": 8,
+        "reward/correctness": 0.25,
+        "reward/format": 1.0,
+        "rollout/zero_std": 1.0,
+        "rollout/drawn": 3,
+        "rollout/response_length": 5.5,
+        "train/loss": 2.0,
+        "train/grad_norm": 2.0,
+        "critic/loss": 1.0,
+        "samples": 8,
+    }
+
+
+def test_counts() -> None:
+    """Samples count once they were reported, the ranks' added up, and go on from what a checkpoint kept."""
+    record = record_of_a_rollout()
+    assert record.summary().counts == {"generated": 0, "enqueued": 0, "trained": 0}
+    record.row([3], [6, 7])
+    assert record.summary().counts == {"generated": 8, "enqueued": 8, "trained": 8}
+    assert record.seconds == {"rollout": {"sample": 1.5}, "actor": {"loss": 2.0}, "critic": {}}
+    later = record_of_a_rollout()
+    later.restore(record.saved(4))
+    later.row([3], [6, 7])
+    assert later.summary().counts == {"generated": 16, "enqueued": 16, "trained": 16}
+
+
+def test_fingerprints() -> None:
+    """Those of a rollout's advantages are joined over ranks and steps; those of its tokens are the rollout role's."""
+    record = record_of_a_rollout()
+    record.row([3], [6, 7])
+    assert record.fingerprints == {3: {"tokens": 11, "advantages": 13}}
+
+
+def test_fingerprint_of_bits() -> None:
+    """The same however rows are ordered and dealt; another for another bit, key, shape or type."""
+    keys = [f"{number:03d}" for number in range(7)]
+    column = [torch.arange(number, dtype=torch.float32) for number in range(7)]
+    whole = fingerprint(keys, column)
+    order = random.Random(0).sample(range(7), 7)
+    parts = [fingerprint([keys[i] for i in part], [column[i] for i in part]) for part in (order[:3], order[3:])]
+    assert whole == joined(parts)
+    others = [
+        fingerprint([*keys[:6], "x"], column),
+        fingerprint(keys, [*column[:6], column[6].clone().index_fill_(0, torch.tensor([0]), -0.0)]),
+        fingerprint(keys, [*column[:6], column[6].view(2, 3)]),
+        fingerprint(keys, [*column[:6], column[6].view(torch.int32)]),
+        fingerprint(keys[:6], column[:6]),
+    ]
+    assert len({whole, *others}) == 6
+
+
+def test_clock() -> None:
+    """Time is added up by name, also where a block raises, and starts anew when it was taken."""
+    clock = Clock()
+    for _ in range(2):
+        with clock("a"):
+            pass
+    try:
+        with clock("b"):
+            raise KeyError
+    except KeyError:
+        pass
+    assert clock.take().keys() == {"a", "b"}
+    assert clock.take() == {}
+
+
+def test_summary() -> None:
+    """The lines at the end: rewards before and after, where the time went, and whether a sample was lost."""
+    summary = Summary(
+        evaluations={"start": {"format": 0.25}, "end": {"format": 1.0}},
+        seconds={"actor": {"loss": 1.0, "transport": 3.0}},
+        elapsed=4.0,
+        counts={"generated": 8, "enqueued": 8, "trained": 8},
+    )
+    assert summary.nothing_lost
+    assert [line.split() for line in summary.text().splitlines()] == [
+        ["evaluation", "start", "end", "change"],
+        ["format", "0.2500", "1.0000", "+0.7500"],
+        ["where", "the", "time", "went", "seconds", "of", "the", "run"],
+        ["actor:", "transport", "3.00", "75.0%"],
+        ["actor:", "loss", "1.00", "25.0%"],
+        ["the", "run", "4.00"],
+        ["generated", "8", "==", "enqueued", "8", "==", "trained", "8"],
+    ]
+    lost = Summary({}, {}, 1.0, {"generated": 8, "enqueued": 8, "trained": 7})
+    assert not lost.nothing_lost
+    assert lost.text().endswith("generated 8 != enqueued 8 != trained 7\n")
