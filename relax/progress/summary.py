@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -33,19 +33,27 @@ class Summary:
 
     def _evaluated(self) -> list[str]:
         start, end = (self.evaluations.get(when, {}) for when in ("start", "end"))
-        lines = [
-            f"  {name:<24}{start[name]:>10.4f}{end[name]:>10.4f}{end[name] - start[name]:>+10.4f}"
+        rows = [
+            (name, f"{start[name]:.4f}", f"{end[name]:.4f}", f"{end[name] - start[name]:+.4f}")
             for name in start
             if name in end
         ]
-        return [f"{'evaluation':<26}{'start':>10}{'end':>10}{'change':>10}", *lines] if lines else []
+        return _table(("evaluation", "start", "end", "change"), rows) if rows else []
 
     def _spent(self) -> list[str]:
-        lines = [f"{'where the time went':<26}{'seconds':>10}{'of the run':>12}"]
-        for role, spent in self.seconds.items():
-            for name, seconds in sorted(spent.items(), key=lambda item: -item[1]):
-                lines.append(f"  {role + ': ' + name:<24}{seconds:>10.2f}{seconds / self.elapsed:>12.1%}")
-        return [*lines, f"  {'the run':<24}{self.elapsed:>10.2f}"]
+        rows = [
+            (f"{role}: {name}", f"{seconds:.2f}", f"{seconds / self.elapsed:.1%}")
+            for role, spent in self.seconds.items()
+            for name, seconds in sorted(spent.items(), key=lambda item: -item[1])
+        ]
+        return _table(("where the time went", "seconds", "of the run"), [*rows, ("the run", f"{self.elapsed:.2f}", "")])
 
     def _counted(self) -> str:
         return (" == " if self.nothing_lost else " != ").join(f"{name} {count}" for name, count in self.counts.items())
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Names to the left, a little further in than their heading, and numbers to the right."""
+    cells = [head, *((f"  {row[0]}", *row[1:]) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))).rstrip() for row in cells]

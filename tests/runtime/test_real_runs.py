@@ -18,12 +18,8 @@ ASYNCHRONOUS = ("--fully-async", "--max-staleness", "3", "--num-iters-per-train-
 
 
 def saved(folder: Path, step: int) -> dict[str, bytes]:
-    """The parts of roles in a checkpoint: weights, moments, counts of steps, and the place in the data."""
-    names = ("actor", "critic", "published", "rollout")
-    files = open_checkpoint(folder, step).folder.iterdir()
-    # The random states are those of one process here and of several there, where nothing draws from them.
-    kept = {path.name: path for path in files if path.stem in names}
-    return {name: path.read_bytes() for name, path in kept.items() if name != "rollout.safetensors"}
+    """The files of a checkpoint."""
+    return {path.name: path.read_bytes() for path in open_checkpoint(folder, step).folder.iterdir()}
 
 
 def tensors(folder: Path, step: int) -> dict[str, bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 from argparse import Namespace
@@ -64,7 +63,7 @@ def test_calls() -> None:
 def test_failures() -> None:
     """An exception comes back as texts that travel: one line, and the traceback apart."""
     failure = process().call("fail", {})
-    assert failure == pickle.loads(pickle.dumps(failure))
+    assert {str} == set(map(type, vars(failure).values()))
     assert (failure.kind, failure.message) == ("KeyError", "'word'")
     assert 'raise KeyError("word")' in failure.trace
     assert (failure.kind, None) == (process().give("fail", {})[0].kind, process().give("fail", {})[1])
