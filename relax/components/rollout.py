@@ -58,7 +58,8 @@ class Rollout:
         """Puts rollout number ``rollout``, whole prompt groups, under ``keys``; sampled with ``weights``, or with those
         of the call before.
 
-        With a dynamic filter, prompts are drawn until as many groups as a rollout has are kept. Gives the counts of
+        The function of ``--agentic-custom-advantage-path`` is called with the options and all samples, and writes each
+        one's ``custom_advantage``. With a dynamic filter, prompts are drawn until as many groups as a rollout has are kept. Gives the counts of
         samples ``generated`` and ``enqueued``, prompts ``drawn``, mean ``rewards`` and other ``metrics`` of all drawn.
         Raises ValueError where the filter keeps next to nothing.
         """
@@ -69,6 +70,8 @@ class Rollout:
             groups, drawn = self._groups(rollout)
         samples = [sample for group in groups for sample in group]
         with self._clock("rewards"), self._random.drawn_from(), tracing(self.args, [rollout], ROLLOUT):
+            if self.args.agentic_custom_advantage_path is not None:
+                load_function(self.args.agentic_custom_advantage_path)(self.args, samples)
             columns = rollout_columns(self.args, samples)
             metrics = reward_metrics(self.args, drawn)
         with self._clock("transport"):

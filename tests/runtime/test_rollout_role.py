@@ -29,6 +29,12 @@ def nothing(args: Namespace, group: list[Sample]) -> bool:
     return False
 
 
+def by_length(args: Namespace, samples: list[Sample]) -> None:
+    """An advantage of one's own: long responses are good."""
+    for sample in samples:
+        sample.custom_advantage = float(sample.response_length)
+
+
 def made(*options: str) -> tuple[Rollout, LocalQueue]:
     """A rollout role with its queue; four prompts of four samples."""
     queue = LocalQueue()
@@ -77,6 +83,16 @@ def test_a_filter_that_keeps_nothing() -> None:
     role, _ = made("--dynamic-sampling-filter-path", f"{HERE}:nothing")
     with pytest.raises(ValueError, match=rf"rollout 0: of {4 * MOST_DRAWN} prompts drawn, .*nothing kept 0, and 4"):
         role.generate(0, rollout_keys(role.args, 0))
+
+
+def test_advantages_of_ones_own() -> None:
+    """The function of --agentic-custom-advantage-path sees all samples, and its numbers are what training sees."""
+    role, queue = made("--agentic-custom-advantage-path", f"{HERE}:by_length")
+    keys = rollout_keys(role.args, 0)
+    role.generate(0, keys)
+    columns = queue.get(keys, ["rewards", "response_lengths", "raw_reward"])
+    assert [float(length) for length in columns["response_lengths"]] == columns["rewards"]
+    assert columns["raw_reward"] != columns["rewards"]
 
 
 def test_weights_are_taken() -> None:
