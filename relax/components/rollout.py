@@ -59,9 +59,9 @@ class Rollout:
         of the call before.
 
         The function of ``--agentic-custom-advantage-path`` is called with the options and all samples, and writes each
-        one's ``custom_advantage``. With a dynamic filter, prompts are drawn until as many groups as a rollout has are kept. Gives the counts of
-        samples ``generated`` and ``enqueued``, prompts ``drawn``, mean ``rewards`` and other ``metrics`` of all drawn.
-        Raises ValueError where the filter keeps next to nothing.
+        one's ``custom_advantage``. With a dynamic filter, prompts are drawn until as many groups as a rollout has are
+        kept. Gives the counts of samples ``generated`` and ``enqueued``, prompts ``drawn``, mean ``rewards`` and other
+        ``metrics`` of all drawn. Raises ValueError where the filter keeps next to nothing.
         """
         start = time.perf_counter()
         self._take(weights)
