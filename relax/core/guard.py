@@ -23,6 +23,7 @@ from pathlib import Path
 MARK = "RELAX_RUN"  # the variable that all processes of a run have
 GOODBYE = "goodbye"
 GRACE = 2.0  # seconds between being asked to end and being ended
+SETTLED = 0.5  # seconds without any until there is taken to be none
 LONGEST = 30.0  # seconds until what cannot be ended is left alone
 
 
@@ -90,16 +91,15 @@ def processes_with(name: str, value: str) -> list[int]:
 
 def end_processes(run: str) -> int:
     """Ends every process of a run, by asking first; gives how many there were."""
-    begun, ended = time.monotonic(), set[int]()
-    while left := processes_of(run):
-        late = time.monotonic() - begun
-        if late > LONGEST:
-            break
-        for process in left:
-            if process not in ended or late > GRACE:
+    begun, ended, seen = time.monotonic(), set[int](), time.monotonic()
+    # One that is just being started has no environment for a moment: none must be seen for a while.
+    while (now := time.monotonic()) - seen < SETTLED and now - begun < LONGEST:
+        for process in processes_of(run):
+            late, seen = now - begun > GRACE, now
+            if late or process not in ended:
                 with contextlib.suppress(OSError):
-                    os.kill(process, signal.SIGKILL if late > GRACE else signal.SIGTERM)
-        ended |= set(left)
+                    os.kill(process, signal.SIGKILL if late else signal.SIGTERM)
+            ended.add(process)
         time.sleep(0.05)
     return len(ended)
 

@@ -75,6 +75,7 @@ def run(options: list[str], folder: Path, who: str = "", kill: Kill | None = Non
     line = ["-m", "relax.train", *TINY, *options, "--save", str(save), "--save-interval", "1", *load]
     stop = {} if kill is None else {"RELAX_STOP_BEFORE": kill.unit}
     own = {STOPPED_FILE: str(stopped), "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
+    own["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "torch")  # torch keeps this for whoever comes next
     driver = subprocess.Popen(
         [sys.executable, *line],
         stdout=subprocess.PIPE,
