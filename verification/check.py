@@ -14,7 +14,7 @@ from functools import partial
 import torch
 
 from verification.cases.case import Case
-from verification.examine import LIVE, Examined, examine, subject_named
+from verification.examine import LIVE, Examined, examine_all, subject_named
 from verification.judges.comparison import Comparison
 from verification.report.summary import Problem, Report, merge_measured
 from verification.weaknesses import Shown, known_weaknesses
@@ -113,10 +113,8 @@ def _one_thread() -> None:
 
 
 def _examine_all(cases: list[Case], subject: str) -> tuple[Examined, Counts]:
-    before, found = _exact_counts(), Examined()
-    for case in cases:
-        found.add(examine(case, subject))
-    return found, _difference(_exact_counts(), before)
+    before = _exact_counts()
+    return examine_all(cases, subject), _difference(_exact_counts(), before)
 
 
 def examine_parity() -> tuple[Examined, Counts]:

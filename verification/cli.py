@@ -11,7 +11,6 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from verification.bench.cli import add_bench_command
 from verification.devices.cli import add_device_command
@@ -30,10 +29,9 @@ from verification.report.outputs import (
     write_reports,
 )
 from verification.request.command import add_request_command
+from verification.revisions.trees import CACHE_TOLD
 from verification.traced.command import add_replay_command
-
-if TYPE_CHECKING:
-    from verification.cases.case import Case
+from verification.usage import UsageError, chosen, subject_called
 
 HOLDS, DIFFERS, CANNOT_SAY = 0, 1, 2
 SUBJECTS = "live (default), frozen, revision:SHA, checkout:PATH, module:Class or an entry point"
@@ -42,10 +40,6 @@ EXIT_STATUS = (
     "Exit status: 0 equivalent; 1 different, whether or not the harness had problems besides; 2 no verdict: nothing "
     "differed but a part of the harness failed, or nothing was compared, or what was asked cannot be done."
 )
-
-
-class UsageError(Exception):
-    """What was asked cannot be done; the message says why and what can."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,7 +73,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     told = "all judges on the working tree; the last line is the verdict"
-    check = verbs.add_parser("check", help=told, description=f"{told.capitalize()}.", epilog=EXIT_STATUS)
+    check = verbs.add_parser(
+        "check", help=told, description=f"{told.capitalize()}.", epilog=f"{EXIT_STATUS} {CACHE_TOLD}"
+    )
     _add_filters(check)
     check.add_argument("--subject", default="live", help=SUBJECTS)
     check.add_argument("--jobs", type=_positive, metavar="N", help="processes (default: one a core, at most two)")
@@ -172,34 +168,13 @@ def _conform(options: argparse.Namespace) -> int:
     from verification.report.as_json import strict_json
     from verification.report.terminal import print_conformance, progress_bar
 
-    subject = _subject(options.subject)
+    subject = subject_called(options.subject)
     with progress_bar(f"running {subject.name}", quiet=options.quiet or alone(options)) as progress:
         found = conform(subject, cases, subject_named("live").run, progress)
     findings = [asdict(one) for one in found.findings]
-    write_json(options, lambda: strict_json({"subject": found.subject, "findings": findings}))
     if not alone(options):
         print_conformance(found, sys.stdout, quiet=options.quiet)
+    write_json(options, lambda: strict_json({"subject": found.subject, "findings": findings}))
     if not found.compared:
         raise UsageError(f"{options.subject} has none of the {len(cases)} chosen cases")
     return DIFFERS if found.wrong else HOLDS
-
-
-def chosen(options: argparse.Namespace) -> tuple[list[Case], bool]:
-    """The cases that the filters leave, and whether that is the whole corpus."""
-    from verification.cases import corpus
-    from verification.selection import NothingChosen, choose
-
-    filters = {"stages": options.stage, "algorithms": options.algorithm, "patterns": options.case}
-    try:
-        return choose(corpus(), **filters), not any(filters.values())
-    except NothingChosen as error:
-        raise UsageError(str(error)) from error
-
-
-def _subject(name: str) -> Any:
-    from verification.examine import subject_named
-
-    try:
-        return subject_named(name)
-    except ValueError as error:
-        raise UsageError(str(error)) from error

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from verification.cases.case import STAGES, Case
@@ -13,13 +14,15 @@ from verification.goldens.compare import UNRECORDED, compare_with_golden, defaul
 from verification.judges.bits import judge_bits
 from verification.judges.comparison import Comparison
 from verification.judges.contract import judge_contract
-from verification.judges.invariance import judge_invariance
+from verification.judges.invariance import THREADS, Runner, chosen_transformations, judge_invariance
 from verification.judges.rounding import judge_rounding
+from verification.judges.transformation import Transformation
 from verification.oracle import evaluate
 from verification.oracle.routes import ROUTES
 from verification.report.summary import Measured, Problem
 from verification.revisions.checkout import Checkout, CheckoutError
 from verification.revisions.source import source_named
+from verification.subjects.bundled import Bundled
 from verification.subjects.frozen import frozen_subject
 from verification.subjects.in_process import Implementation, load_subject
 from verification.subjects.live import live_subject
@@ -71,7 +74,7 @@ def subject_named(name: str) -> Subject:
         raise ValueError(f"subject {name!r}: {error}") from error
 
 
-def runner(subject: Subject) -> Callable[..., Outcome | None]:
+def runner(subject: Subject) -> Runner:
     """``run(case, threads=1, watch=True)`` of a subject; one that knows neither runs as it always does."""
     if isinstance(subject, Implementation | ProcessSubject):
         return subject.run
@@ -84,23 +87,73 @@ def examine(case: Case, subject_name: str = LIVE) -> Examined:
     An exception in a judge, the oracle, the frozen copies or a golden is a problem that names the case and the place:
     it never counts as agreement, nor as a difference of the code under examination.
     """
-    found = Examined()
     run = runner(subject_named(subject_name))
+    return judge(case, subject_name, run, *outcome_of(case, subject_name, run))
+
+
+def examine_all(cases: Sequence[Case], subject_name: str = LIVE) -> Examined:
+    """The same for many cases; a subject in another process is asked for the outcomes of all of them at a time."""
+    found, subject = Examined(), subject_named(subject_name)
+    if not isinstance(subject, ProcessSubject):
+        for case in cases:
+            found.add(examine(case, subject_name))
+        return found
+    bundled = Bundled(subject)
+    bundled.fetch(cases)
+    given = {case.id: outcome_of(case, subject_name, bundled.run) for case in cases}
+    ran = [(case, out) for case in cases if (out := given[case.id][0]) is not None and out.failure is None]
+    chosen = {case.id: guarded(Examined(), case, "", partial(_chosen, subject_name, case, out)) for case, out in ran}
+    bundled.fetch([case for case, _ in ran], threads=THREADS)
+    transformed = [run.case for several in chosen.values() for one in several or () for run in one.runs]
+    bundled.fetch(list({id(case): case for case in transformed}.values()), watch=False)
+    for case in cases:
+        found.add(judge(case, subject_name, bundled.run, *given[case.id], chosen=chosen.get(case.id)))
+    return found
+
+
+def outcome_of(case: Case, subject_name: str, run: Runner) -> tuple[Outcome | None, Examined]:
+    """What the subject makes of a case, and the finding that it failed to or lacks the case, where it gives nothing."""
+    found = Examined()
     outcome = guarded(found, case, "subject", lambda: run(case))
+    if outcome is None and not found.problems:
+        found.absent[subject_name] = 1
+    return outcome, found
+
+
+def judge(
+    case: Case,
+    subject_name: str,
+    run: Runner,
+    outcome: Outcome | None,
+    found: Examined,
+    *,
+    chosen: Sequence[Transformation] | None = None,
+    golden: bool = True,
+) -> Examined:
+    """``found``, and what all judges find on an ``outcome`` that ``run`` gave of a case.
+
+    ``chosen``: the transformations to run, where they were chosen before. ``golden``: whether it has one.
+    """
     if outcome is None:
-        if not found.problems:
-            found.absent[subject_name] = 1
         return found
     steps: dict[str, Callable[[], None]] = {
         "bits against frozen": lambda: _frozen(found, case, outcome, subject_name),
-        "bits against golden": lambda: _golden(found, case, outcome),
+        "bits against golden": lambda: _golden(found, case, outcome) if golden else None,
         "rounding": lambda: rounded(found, case, outcome),
-        "invariance": lambda: found.comparisons.extend(judge_invariance(case, outcome, run)),
+        "invariance": lambda: found.comparisons.extend(
+            judge_invariance(case, outcome, run, _chosen(subject_name, case, outcome) if chosen is None else chosen)
+        ),
         "contract": lambda: found.comparisons.extend(judge_contract(case, outcome)),
     }
     for where, step in steps.items():
         guarded(found, case, where, step)
     return found
+
+
+def _chosen(subject_name: str, case: Case, outcome: Outcome) -> list[Transformation]:
+    """The transformations to run; a mode of this thread is none that a subject in another process could feel."""
+    elsewhere = isinstance(subject_named(subject_name), ProcessSubject)
+    return [one for one in chosen_transformations(case, outcome) if not (one.flush_denormal and elsewhere)]
 
 
 def guarded(found: Examined, case: Case, where: str, step: Callable[[], Result]) -> Result | None:

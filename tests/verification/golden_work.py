@@ -15,9 +15,9 @@ import torch
 
 from verification.cases.case import Case
 from verification.goldens import exchange
-from verification.goldens.alone import alone
 from verification.goldens.changes import accept
 from verification.goldens.guard import permit
+from verification.goldens.locked import locked
 from verification.goldens.staging import record, staged, staged_recording
 from verification.goldens.twice import in_process
 from verification.revisions.checkout import Checkout
@@ -41,7 +41,7 @@ class Value:
 
 def work(checkout: Checkout, line: str) -> None:
     """Records one number for every case, or accepts what is staged."""
-    with alone(checkout):
+    with locked(checkout):
         granted = permit(checkout, "HEAD", ignore="golden", environment={})
         if line.startswith("accept"):
             if line == BY_RENAMES:

@@ -85,7 +85,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "more files": (in_manifest(lambda m: m["files"].update(x={})), "'x' is not expected"),
     "linked file": (linked("cases.json"), r"cases\.json: cannot be read \(a link\)"),
     "linked manifest": (linked("manifest.json"), r"manifest\.json: cannot be read \(a link\)"),
-    "pipe": (piped, "no plain file"),
+    "pipe": (piped, "not a plain file"),
     "cut document": (cut("cases.json"), r"cases\.json: \d+ bytes, but \d+ bytes by the manifest: it was cut short"),
     "cut arrays": (cut("arrays.safetensors"), r"arrays\.safetensors: .* cut short"),
     "cut manifest": (cut("manifest.json"), r"manifest\.json: "),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
-from flint import arb
 
 from relax.algorithms import rewards
 from relax.algorithms.exact import gdpo
 from relax.algorithms.formulas import group
+from tests.verification.check_cases import cases
 from verification import check, examine
 from verification.cases import corpus
 from verification.cases.case import Case
@@ -19,29 +17,7 @@ from verification.goldens import GoldenStore, platform_of
 from verification.goldens.digest import input_digest
 from verification.goldens.text import Golden, render
 from verification.judges.comparison import Comparison
-from verification.oracle import Exact
-from verification.oracle.routes import ROUTES
-from verification.report.as_json import as_json
-from verification.report.sheets import sheets
-from verification.report.summary import Measured, Problem, Report, merge_measured
-from verification.report.terminal import difference_lines
 from verification.subjects.live import live_subject
-from verification.subjects.outcome import Outcome
-
-
-def cases(stage: str, algorithm: str, count: int = 12, words: str = "") -> list[Case]:
-    """Some valid cases of a stage, neither recorded groups nor vectors."""
-    found = [
-        case
-        for case in corpus()
-        if (case.stage, case.algorithm) == (stage, algorithm)
-        and case.error is None
-        and "real" not in case.tags
-        and "vector" not in case.id
-        and words in case.id
-    ]
-    assert found, f"no cases of {stage}/{algorithm}"
-    return found[:count]
 
 
 class Altered:
@@ -185,126 +161,6 @@ def test_goldens_are_compared_and_counted(monkeypatch, tmp_path):
     assert (report.goldens, report.verdict) == ({"no golden here": 4}, "VERDICT equivalent")
 
 
-AGREEING = Comparison("s/a/1", "s", "a", "bits", "frozen", "x", True, 0.0)
-DIFFERING = Comparison("s/a/1", "s", "a", "bits", "frozen", "y", False, 1.0)
-PROBLEM = Problem("s/a/1", "rounding", "RuntimeError: out of order")
-
-
-@pytest.mark.parametrize(
-    ("comparisons", "problems", "verdict", "status"),
-    [
-        ((AGREEING,), (), "VERDICT equivalent", 0),
-        ((AGREEING, DIFFERING), (), "VERDICT different (1)", 1),
-        ((AGREEING, DIFFERING), (PROBLEM,), "VERDICT different (1)", 1),
-        ((DIFFERING,), (PROBLEM,), "VERDICT different (1)", 1),
-        ((AGREEING,), (PROBLEM,), None, 2),
-        ((), (PROBLEM,), None, 2),
-        ((), (), None, 2),
-    ],
-)
-def test_differences_win_over_problems_and_silence_is_no_verdict(comparisons, problems, verdict, status):
-    """1 whenever something differs; else 2 and no verdict where the harness failed or compared nothing; else 0."""
-    found = Report("live", comparisons, problems, 1)
-    assert (found.verdict, found.exit_code) == (verdict, status)
-    assert bool(found.no_verdict) is (verdict is None)
-    told = json.loads(as_json(found))
-    assert (told["verdict"], told["exit_code"], told["no_verdict"]) == (verdict, status, found.no_verdict or None)
-
-
-class Nothing:
-    """A subject that has no case at all."""
-
-    name = "nothing"
-
-    def run(self, case):
-        return None
-
-
-class Unfinished:
-    """Public calls that all say that they are not there yet."""
-
-    def reduce_loss(self, args, **inputs):
-        raise NotImplementedError("not yet")
-
-
-class Raising:
-    """A subject that breaks the protocol: it raises."""
-
-    name = "raising"
-
-    def run(self, case):
-        raise NotImplementedError("not yet")
-
-
-@pytest.mark.parametrize("subject", ["Nothing", "Unfinished"])
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_subject_without_the_cases_has_no_verdict(subject, whole):
-    """Zero comparisons are no equivalence: no verdict, exit 2, and how many cases were not there."""
-    chosen = cases("loss.reduce", "grpo", 3)
-    report = run_check(chosen, subject=f"{__name__}:{subject}", jobs=1, whole=whole)
-    assert (report.comparisons, report.problems, report.not_there) == ((), (), 3)
-    assert (report.exit_code, report.verdict) == (2, None)
-    assert report.no_verdict.startswith("nothing was compared: ")
-    assert report.no_verdict.endswith("has 0 of the 3 cases")
-
-
-def test_cases_that_nothing_compares_have_no_verdict():
-    """A choice of cases that the frozen copies do not have gives no verdict on the frozen copies."""
-    report = run_check(cases("reward.normalize", "gdpo", 3), subject="frozen", jobs=1, whole=False)
-    assert (report.comparisons, report.not_there, report.exit_code, report.verdict) == ((), 3, 2, None)
-
-
-def test_a_subject_that_raises_is_a_problem_everywhere():
-    """An exception of the subject itself names its case, that of a known weakness included, and gives no verdict."""
-    (weakness,) = [case for case in corpus() if case.id == "reward.normalize/grpo/g1"]
-    report = run_check([weakness], subject=f"{__name__}:Raising", jobs=1, whole=False)
-    assert [(one.case, one.where) for one in report.problems] == [(weakness.id, "subject"), ("-", "known weaknesses")]
-    assert (report.exit_code, report.verdict) == (2, None)
-
-
-def test_elements_that_are_not_judged_are_counted_as_the_judge_skips_them(monkeypatch):
-    """A scale beyond the format leaves an element unjudged, and the table says so."""
-    (case,) = cases("loss.reduce", "grpo", 1, "mean-holes")
-    beyond = Exact((arb(1), None, arb(0)), (float("inf"), 1.0, 1.0), (3,), "reduce.sample_mean")
-    monkeypatch.setattr(examine, "evaluate", lambda case: {"loss": beyond})
-    monkeypatch.setattr(examine, "subject_named", lambda name: _Three())
-    monkeypatch.setattr(check, "subject_named", examine.subject_named)
-    (measured,) = run_check([case], subject="three", jobs=1, whole=False).formulas
-    assert (measured.elements, measured.unjudged) == (3, 2)
-
-
-class _Three:
-    name = "three"
-
-    def run(self, case):
-        return Outcome(arrays={"loss": torch.zeros(3)})
-
-
-@pytest.mark.parametrize(
-    ("place", "where"),
-    [
-        ("judge_bits", "bits against frozen"),
-        ("compare_with_golden", "bits against golden"),
-        ("judge_rounding", "rounding"),
-        ("judge_invariance", "invariance"),
-        ("judge_contract", "contract"),
-    ],
-)
-def test_an_exception_in_the_harness_is_a_problem(monkeypatch, place, where):
-    """A judge that fails names the case, gives exit 2 and no verdict; the other judges still judge."""
-
-    def broken(*arguments, **keywords):
-        raise RuntimeError("out of order")
-
-    monkeypatch.setattr(examine, place, broken)
-    chosen = cases("loss.reduce", "grpo", 2)
-    report = run_check(chosen, jobs=1, whole=False)
-    assert [(one.case, one.where) for one in report.problems] == [(case.id, where) for case in chosen]
-    assert "RuntimeError: out of order" in report.problems[0].message
-    assert (report.exit_code, report.verdict) == (2, None)
-    assert report.comparisons
-
-
 def test_two_processes_find_what_one_finds():
     """The spread over processes changes neither comparisons nor tallies, and reports progress to the end."""
     chosen = cases("kl.estimate", "grpo", 40)
@@ -346,59 +202,3 @@ def test_the_lock_and_parity_belong_to_the_whole(monkeypatch):
     assert report.verdict == "VERDICT different (1)"
     part = run_check(cases("loss.reduce", "grpo", 1), jobs=1, whole=False)
     assert {one.judge for one in part.comparisons}.isdisjoint({"lock", "parity"})
-
-
-def test_counts_of_the_exact_engine_are_reported():
-    """GDPO cases show how many outputs the exact engine gave, and how many by fallback."""
-    report = run_check(cases("reward.normalize", "gdpo", 20), jobs=1, whole=False)
-    assert report.counters["groups outputs"] > 0
-    assert 0 <= report.counters["groups fallback"] <= report.counters["groups outputs"]
-    (facts,) = [sheet for sheet in sheets(report) if sheet.title == "run"]
-    assert any("by exact arithmetic" in value for _, value in facts.rows)
-
-
-def test_tables_count_what_there_is():
-    """Rows by stage and algorithm add up to the totals; the formula table keeps the case nearest its bound."""
-    one = Comparison("s/a/1", "s", "a", "bits", "frozen", "x", True, 0.0)
-    other = Comparison("s/a/2", "s", "a", "invariance", "groups relabelled", "x", False, 3.0)
-    rounding = Comparison("s/b/1", "s", "b", "rounding", "oracle", "x", True, 0.4)
-    report = Report("live", (one, other, rounding), (), 3)
-    assert [(row.algorithm, row.cases, row.comparisons, row.differences, row.ulps) for row in report.rows()] == [
-        ("a", 2, 2, 1, 3.0),
-        ("b", 1, 1, 0, None),
-    ]
-    assert report.by_judge() == [
-        ("bits", "frozen", 1, 0),
-        ("invariance", "itself", 1, 1),
-        ("rounding", "oracle", 1, 0),
-    ]
-    merged = merge_measured([Measured("f", 0.4, 0.5, 1, "p"), Measured("f", 0.1, 0.5, 1, "q"), Measured("g", 2, 8)])
-    assert [(one.formula, one.ulps, one.bound, one.comparisons, one.case) for one in merged] == [
-        ("f", 0.4, 0.5, 2, "p"),
-        ("g", 2, 8, 1, ""),
-    ]
-
-
-def test_the_json_report_is_strict():
-    """Infinite distances and every difference survive as strict JSON."""
-    far = Comparison("s/a/1", "s", "a", "bits", "frozen", "x", False, float("inf"), "got nan")
-    loaded = json.loads(as_json(Report("live", (far,), (), 1)), parse_constant=pytest.fail)
-    assert loaded["differences"][0]["ulps"] == "inf"
-    assert (loaded["verdict"], loaded["exit_code"]) == ("VERDICT different (1)", 1)
-
-
-def test_what_the_oracle_has_no_route_for_is_counted(monkeypatch):
-    """A valid numeric case of an algorithm without a route in the oracle counts as "not there" in it."""
-    monkeypatch.delitem(ROUTES, "rloo")
-    chosen = [case for case in corpus() if case.stage == "loss.reduce" and case.algorithm == "rloo"]
-    report = run_check(chosen, jobs=1, whole=False)
-    assert report.absent["oracle"] == len(chosen) > 0
-
-
-def test_the_hint_names_a_case_that_can_be_explained():
-    """Differences of parity and of the lock have no case to explain; the hint takes the first that has one."""
-    parity = Comparison("parity/coverage/x", "advantage.estimate", "x", "parity", "corpus", "reached", False)
-    bits = Comparison("loss.reduce/grpo/mean-holes", "loss.reduce", "grpo", "bits", "frozen", "loss", False)
-    hints = [line for line in difference_lines((parity, bits)) if "explain" in line]
-    assert hints == ["    see one whole: relax-verify explain 'loss.reduce/grpo/mean-holes'"]
-    assert not [line for line in difference_lines((parity,)) if "explain" in line]

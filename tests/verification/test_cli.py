@@ -256,7 +256,8 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch):
     for out, quiet, shown in ((Terminal(), False, True), (Terminal(), True, False), (io.StringIO(), False, False)):
         with progress_bar("checking", quiet=quiet, out=out) as progress:
             progress(1, 2)
-        assert bool(out.getvalue()) is shown
+            progress(0, 3, "shrinking")
+        assert [shown, shown] == [title in out.getvalue() for title in ("checking", "shrinking")]
 
 
 def test_help_is_light():

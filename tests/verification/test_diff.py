@@ -55,6 +55,16 @@ def test_the_same_code_is_equivalent():
     assert text_of(diff).splitlines()[-1] == "VERDICT equivalent"
 
 
+def test_progress_goes_on_while_inputs_are_made_smaller():
+    """Each stage and algorithm that differs is named before its smaller input is looked for."""
+    told: list[tuple[int, int, str]] = []
+    found = defects.compared(defects.EPSILON, CASES, shrink_seconds=0.0, shrinking=lambda *one: told.append(one))
+    names = [f"{one.stage}/{one.algorithm}" for one in found.groups if one.differing]
+    assert len(names) > 1
+    assert sorted(names) == sorted(name for _, _, name in told)
+    assert [(number, len(names)) for number in range(len(names))] == [(done, total) for done, total, _ in told]
+
+
 def test_what_differs_is_counted_by_stage_and_algorithm(epsilon):
     """Each row counts its cases and those that differ, and names the one that is furthest apart; the sum is N."""
     expected = {}

@@ -55,7 +55,7 @@ class TestPolicy:
         loss.sum().backward()
         up, down = torch.exp(tensor(LN2)).item(), torch.exp(tensor(-LN2)).item()
         assert log_probs.grad is not None
-        # exp of the difference of two log-probs is within one ulp of 2 and 1/2, whichever way old - new rounds.
+        # reason: exp of the difference of two log-probs is within one ulp of 2 and 1/2, whichever way old - new rounds.
         assert torch.allclose(log_probs.grad, tensor(-1.5, -down, up, 0.75), rtol=2**-22, atol=0)
         assert clipfrac.tolist() == [1, 0, 0, 1]
 

@@ -17,7 +17,7 @@ import pytest
 from tests.verification import golden_work
 from tests.verification.test_golden_commands import git
 from verification.goldens import exchange, provenance
-from verification.goldens.alone import Busy, alone
+from verification.goldens.locked import Busy, locked
 from verification.goldens.staging import staged, staged_recording
 from verification.goldens.store import GoldenStore
 from verification.goldens.text import render
@@ -156,18 +156,18 @@ def test_killed_while_accepting_the_goldens_are_old_or_new(checkout, forks, exch
 
 def test_a_second_command_refuses_with_the_holder(checkout):
     """While one process changes the goldens, another is refused at once and told which process to wait for."""
-    hold = "import sys, time; from pathlib import Path; from verification.goldens.alone import alone\n"
+    hold = "import sys, time; from pathlib import Path; from verification.goldens.locked import locked\n"
     hold += "from verification.revisions.checkout import Checkout\n"
-    hold += "with alone(Checkout(Path(sys.argv[1]))): print('held', flush=True); time.sleep(60)"
+    hold += "with locked(Checkout(Path(sys.argv[1]))): print('held', flush=True); time.sleep(60)"
     command = [sys.executable, "-c", hold, str(checkout.root)]
     holder = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(Busy, match=rf"process {holder.pid} is changing the goldens"), alone(checkout):
+        with pytest.raises(Busy, match=rf"process {holder.pid} is changing the goldens"), locked(checkout):
             pass
     finally:
         os.kill(holder.pid, signal.SIGKILL)
         holder.communicate()
-    with alone(checkout):
+    with locked(checkout):
         assert (checkout.staging / ".lock").read_text() == f"{os.getpid()}\n"

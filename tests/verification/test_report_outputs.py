@@ -19,7 +19,8 @@ from verification.cases import find
 from verification.cli import READER_LEFT, main
 from verification.report import outputs
 from verification.report.github import LIMIT
-from verification.report.outputs import OutputError, check_targets, write_reports, write_whole
+from verification.report.outputs import OutputError, write_reports, write_whole
+from verification.subjects.live import live_subject
 
 ROOT = Path(__file__).parents[2]
 CASE = find("loss.reduce/grpo/mean-holes").id
@@ -53,26 +54,6 @@ def test_a_report_may_have_standard_output_for_itself(name, capsys):
     start = {"html": "<!doctype html>", "junit": "<?xml", "json": "{"}[name]
     assert out.startswith(start)
     assert not out.endswith("VERDICT equivalent\n")
-
-
-def test_two_reports_cannot_share_standard_output(capsys):
-    """Two times - is refused before anything runs, by name."""
-    assert main(["check", "--case", CASE, "--html", "-", "--junit", "-"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err == "relax-verify check: --html and --junit cannot share standard output\n"
-
-
-@pytest.mark.parametrize("verb", ["check", "ranks", "device"])
-@pytest.mark.parametrize("flag", ["--html", "--junit", "--json"])
-def test_what_cannot_be_written_is_refused_before_the_work(verb, flag, tmp_path, capsys):
-    """A missing folder or a folder in place of the file is one line and exit 2, and nothing was run."""
-    for target, reason in ((tmp_path / "no" / "such" / "file", "there is no folder"), (tmp_path, "it is a folder")):
-        assert main([verb, flag, str(target)]) == 2
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert captured.err.startswith(f"relax-verify {verb}: cannot write {target}: {reason}")
-        assert captured.err.count("\n") == 1
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -146,10 +127,51 @@ def test_a_summary_that_cannot_be_written_leaves_the_verdict(tmp_path, monkeypat
     assert "no step summary: cannot write" in captured.err
 
 
-def test_targets_are_paths_and_nothing_else():
-    """A flag of the same name that is a switch, or none at all, asks for no file."""
-    check_targets(argparse.Namespace(json=True))
-    check_targets(argparse.Namespace())
+def test_a_summary_that_cannot_be_made_is_no_failure(tmp_path, monkeypatch, capsys):
+    """An error in the document that nothing else asked for is told in one line."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+
+    def broken():
+        raise RuntimeError("out of order")
+
+    write_reports(options(), broken, pytest.fail)
+    told = "relax-verify: no step summary: it cannot be made: RuntimeError: out of order\n"
+    assert told == capsys.readouterr().err
+
+
+VERBS = {
+    "check": ["check", "--case", CASE],
+    "explain": ["explain", CASE],
+    "show": ["show", CASE],
+    "conform": ["conform", "tests.verification.test_report_outputs:Same", "--case", CASE],
+}
+SAID = {
+    "check": "VERDICT equivalent",
+    "explain": "VERDICT equivalent",
+    "show": "inputs",
+    "conform": "CONFORMANCE agrees",
+}
+
+
+class Same:
+    """The working tree by another name."""
+
+    name = "same"
+    run = staticmethod(lambda case: live_subject().run(case))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_result_is_printed_though_a_report_cannot_be_written(verb, tmp_path, monkeypatch, capsys):
+    """The disk fills up while it works: the result stands on standard output all the same, the reason on stderr."""
+
+    def full(self, text, encoding):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main([*VERBS[verb], "--json", str(tmp_path / "report.json")]) == 2
+    captured = capsys.readouterr()
+    assert SAID[verb] in captured.out
+    assert "report.json: No space left on device" in captured.err
 
 
 @pytest.mark.parametrize("verb", [["list"], ["check", "--case", CASE]])

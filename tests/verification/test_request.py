@@ -12,12 +12,13 @@ import torch
 from verification.cases.case import Case
 from verification.diff.findings import CaseDiff, Diff
 from verification.diff.run import compare
+from verification.goldens.changes import CHANGED, GONE, INPUTS, NEW, REWRITTEN
 from verification.goldens.compare import golden_of
 from verification.goldens.digest import input_digest
 from verification.report.as_json import strict_json
 from verification.report.text import lines
 from verification.request import statement as request
-from verification.request.changed import CHANGED, GONE, INPUTS, NEW, REWRITTEN, Changed, GoldenChange
+from verification.request.changed import Changed, GoldenChange
 from verification.request.report import as_dict, document_of, sheets
 from verification.request.statement import Statement, state
 from verification.revisions.source import REVISION, Source

@@ -13,11 +13,12 @@ import torch
 from verification.cases import corpus
 from verification.cases.case import Case
 from verification.cli import main
+from verification.goldens.changes import CHANGED, GONE, INPUTS, NEW, REWRITTEN
 from verification.goldens.compare import golden_of
 from verification.goldens.parse import GoldenFormatError
 from verification.goldens.text import render
 from verification.request import command
-from verification.request.changed import CHANGED, GONE, INPUTS, NEW, REWRITTEN, changed
+from verification.request.changed import changed
 from verification.request.command import request_check
 from verification.request.statement import NOTHING_DIFFERS, RECORDED, STATED, UNCHANGED
 from verification.revisions.checkout import Checkout, CheckoutError

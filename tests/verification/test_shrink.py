@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,8 +13,7 @@ import torch
 
 from tests.verification import diff_defects as defects
 from verification.cases.case import Case
-from verification.cases.families import NO_GROUPS
-from verification.cases.registry import corpus, find
+from verification.cases.registry import find
 from verification.diff.findings import Shrunk
 from verification.diff.run import NOT_AGAIN, NOT_ASKED, compare
 from verification.diff.shrink import OUT_OF_TIME, Stopped, neighbours, shrink, size
@@ -242,56 +240,3 @@ def test_a_subject_that_cannot_be_asked_again_leaves_the_case_as_it_was(error, r
     found = diff.groups[0].smallest
     assert found is not None
     assert ("VERDICT different (1)", reason, case) == (diff.verdict, found.stopped, found.found.case)
-
-
-VALID = [case for case in corpus() if case.error is None and sum(size(case)) <= 40][::3]
-
-
-@pytest.mark.parametrize("stage", ["kl.estimate", "advantage.estimate", "advantage.normalize", "policy.loss"])
-def test_simplified_responses_go_on_to_fit_each_other(stage):
-    """Whatever is taken away from a batch, its lists have one entry a response, and each response one length."""
-    tried = 0
-    for case in (case for case in VALID if case.stage == stage):
-        for simpler in neighbours(case):
-            tried += 1
-            lists = {name: value for name, value in simpler.inputs.items() if isinstance(value, list)}
-            plan = lists.pop("mini_batch_sizes", None)
-            (count,) = {len(value) for value in lists.values()}
-            assert plan is None or sum(plan) == count, simpler.id
-            for response in range(count):
-                arrays = [value[response] for value in lists.values() if isinstance(value[response], np.ndarray)]
-                (length,) = {len(array) for array in arrays}
-                told = [lists[name][response] for name in ("response_lengths", "total_lengths") if name in lists]
-                assert told in ([], [length, length + 5]), simpler.id
-    assert tried > 500
-
-
-def group_sizes(case: Case) -> set[int]:
-    """The sizes of a case's groups."""
-    return set(Counter(sample["group_index"] for sample in case.inputs["samples"]).values())
-
-
-def test_simplified_samples_stay_whole_groups():
-    """Of cases of whole groups every simplification has whole groups, of two or more where groups are compared."""
-    tried = 0
-    for case in (case for case in VALID if case.stage == "reward.normalize"):
-        least = min(case.options["n_samples_per_prompt"], 1 if case.algorithm in NO_GROUPS else 2)
-        for simpler in neighbours(case) if group_sizes(case) == {case.options["n_samples_per_prompt"]} else ():
-            assert {simpler.options["n_samples_per_prompt"]} == group_sizes(simpler), simpler
-            assert least <= simpler.options["n_samples_per_prompt"], simpler
-            tried += 1
-    assert tried > 1000
-
-
-def test_log_probs_and_ratios_stay_what_they_are():
-    """No simplification makes a log-prob positive or a ratio zero or negative: such numbers have no meaning."""
-    checked = 0
-    for case in (case for case in VALID if case.stage in ("kl.estimate", "policy.loss")):
-        for name in ("log_probs", "old_log_probs", "ref_log_probs", "rollout_log_probs", "importance_ratios"):
-            meant = np.greater if name == "importance_ratios" else np.less_equal
-            if not all(meant(array, 0).all() for array in case.inputs.get(name) or ()):
-                continue
-            for simpler in neighbours(case):
-                checked += 1
-                assert all(meant(array, 0).all() for array in simpler.inputs.get(name) or ()), simpler
-    assert checked > 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verification.revisions.checkout import Blob, Checkout, CheckoutError
-from verification.revisions.trees import File, files_of_folder, files_of_revision, placed, tree_hash
+from verification.revisions.trees import IN_USE, File, files_of_folder, files_of_revision, placed, tree_hash
 
 FILES = {
     "__init__.py": File(b"NUMBER = 1\n"),
@@ -211,3 +212,18 @@ def test_the_cache_lies_where_the_user_keeps_caches(monkeypatch, tmp_path):
     monkeypatch.delenv("RELAX_VERIFY_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert tmp_path / "relax-verification" / "trees" / TREE == placed(FILES, TREE)
+
+
+def test_the_cache_keeps_the_trees_that_were_used_last(cache, monkeypatch):
+    """Beyond so many, a tree goes that nobody used for a day, as a new one comes; one that is asked for stays."""
+    monkeypatch.setattr("verification.revisions.trees.KEPT", 2)
+    numbered = [{"a.py": File(b"%d" % number)} for number in range(4)]
+    trees = [tree_hash(files) for files in numbered]
+    for age, files, tree in zip((5, 4, 3), numbered, trees, strict=False):
+        root = placed(files, tree)
+        os.utime(root, (time.time() - age * IN_USE,) * 2)
+    placed(numbered[0], trees[0])
+    placed(numbered[3], trees[3])
+    assert {trees[0], trees[3]} == set(os.listdir(cache))
+    placed(FILES, TREE)
+    assert {trees[0], trees[3], TREE} == set(os.listdir(cache))

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from verification.report.outputs import write_whole
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from verification.bench.paired import Row
 
 
 def add_bench_command(subparsers: Any) -> None:
@@ -18,12 +25,30 @@ def add_bench_command(subparsers: Any) -> None:
 def _bench(options: argparse.Namespace) -> int:
     import torch
     from rich.console import Console
-    from rich.table import Table
 
     from relax.algorithms.exact import counters
     from verification.bench.rows import at_scale, rows
 
     torch.set_num_threads(1)
+    measured: list[Row] = []
+    for row in rows():
+        measured.append(row)
+        sys.stderr.write(f"{row.name} against {row.reference}: {row.figure:.2f} {row.measure}\n")
+    Console(width=None if sys.stdout.isatty() else 150).print(_table(measured))
+    for name, tally in sorted(counters().items()):
+        exact = f"{tally.fallback} of {tally.outputs} outputs by exact arithmetic ({tally.fallback_rate:.5%})"
+        print(f"exact engine, {name}: {exact}")
+    print(at_scale())
+    missed = sum(not row.holds for row in measured)
+    print(f"BENCH {'holds' if not missed else f'missed ({missed})'}")
+    if options.json:
+        write_whole(options.json, json.dumps([{**vars(row), "holds": row.holds} for row in measured], indent=2) + "\n")
+    return 1 if missed else 0
+
+
+def _table(measured: list[Row]) -> Table:
+    from rich.table import Table
+
     table = Table(
         title="One thread; both sides in turn; medians over the rounds (starts of an interpreter: the fastest)"
     )
@@ -32,10 +57,7 @@ def _bench(options: argparse.Namespace) -> int:
     for numbers in ("figure", "promised", "ms", "ms, reference"):
         table.add_column(numbers, justify="right")
     table.add_column("")
-    measured = []
-    for row in rows():
-        measured.append(row)
-        sys.stderr.write(f"{row.name} against {row.reference}: {row.figure:.2f} {row.measure}\n")
+    for row in measured:
         bound = "at least" if row.measure == "times faster" else "at most"
         table.add_row(
             row.name,
@@ -46,14 +68,4 @@ def _bench(options: argparse.Namespace) -> int:
             f"{1000 * row.reference_seconds:.2f}",
             "holds" if row.holds else "MISSED",
         )
-    Console(width=None if sys.stdout.isatty() else 150).print(table)
-    for name, tally in sorted(counters().items()):
-        exact = f"{tally.fallback} of {tally.outputs} outputs by exact arithmetic ({tally.fallback_rate:.5%})"
-        print(f"exact engine, {name}: {exact}")
-    print(at_scale())
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump([{**vars(row), "holds": row.holds} for row in measured], file, indent=2)
-    missed = sum(not row.holds for row in measured)
-    print(f"BENCH {'holds' if not missed else f'missed ({missed})'}")
-    return 1 if missed else 0
+    return table

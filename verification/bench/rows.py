@@ -89,56 +89,56 @@ def gdpo() -> Iterator[Row]:
         ),
         "three scores": stream.integers(-(2**40), 2**40, (*shape, 3)) / 2.0**39,
     }
-    weights = [1.0, 0.5, 0.25]
     for kind, components in kinds.items():
-        tensor, w = torch.from_numpy(components), torch.tensor(weights, dtype=torch.float64)
+        yield from _groups(f"GDPO steps 1 and 2, {kind}", components, [1.0, 0.5, 0.25])
+    yield from _batch((stream.integers(-(2**23), 2**23, BATCH) / 2**21).astype(np.float32))
 
-        def plain(tensor: torch.Tensor = tensor, w: torch.Tensor = w) -> torch.Tensor:
-            centred = tensor - tensor.mean(dim=1, keepdim=True)
-            return ((centred / (tensor.std(dim=1, keepdim=True) + EPSILON)) @ w).float()
 
-        def plain_numpy(x: np.ndarray = components) -> np.ndarray:
-            centred = x - x.mean(axis=1, keepdims=True)
-            std = np.sqrt((centred * centred).sum(axis=1, keepdims=True) / (GROUP_SIZE - 1))
-            return ((centred / (std + EPSILON)) @ np.array(weights)).astype(np.float32)
+def _groups(name: str, components: np.ndarray, weights: list[float]) -> Iterator[Row]:
+    """Steps 1 and 2 of ``components``, float64 ``[P, G, K]``."""
+    tensor, w = torch.from_numpy(components), torch.tensor(weights, dtype=torch.float64)
 
-        def loop(tensor: torch.Tensor = tensor, w: torch.Tensor = w) -> torch.Tensor:
-            combined = torch.empty(shape)
-            for p in range(GROUPS):
-                group = tensor[p]
-                combined[p] = ((group - group.mean(dim=0)) / (group.std(dim=0) + EPSILON)) @ w
-            return combined
+    def exact() -> np.ndarray:
+        return combine_groups(components, weights)
 
-        def exact(x: np.ndarray = components) -> np.ndarray:
-            return combine_groups(x, weights)
+    def plain() -> torch.Tensor:
+        centred = tensor - tensor.mean(dim=1, keepdim=True)
+        return ((centred / (tensor.std(dim=1, keepdim=True) + EPSILON)) @ w).float()
 
-        name = f"GDPO steps 1 and 2, {kind}"
-        yield compare(name, exact, "plain float64, torch", plain, measure="times the time", target=2, calls=3)
-        yield compare(name, exact, "plain float64, numpy", plain_numpy, measure="times the time", target=2, calls=3)
-        yield compare(name, exact, "loop over groups", loop, measure="times faster", target=10, rounds=3)
-    values = (stream.integers(-(2**23), 2**23, BATCH) / 2**21).astype(np.float32)
+    def plain_numpy() -> np.ndarray:
+        centred = components - components.mean(axis=1, keepdims=True)
+        std = np.sqrt((centred * centred).sum(axis=1, keepdims=True) / (GROUP_SIZE - 1))
+        return ((centred / (std + EPSILON)) @ np.array(weights)).astype(np.float32)
 
-    def plain_batch() -> np.ndarray:
+    def loop() -> torch.Tensor:
+        combined = torch.empty(components.shape[:2])
+        for p in range(GROUPS):
+            group = tensor[p]
+            combined[p] = ((group - group.mean(dim=0)) / (group.std(dim=0) + EPSILON)) @ w
+        return combined
+
+    yield compare(name, exact, "plain float64, torch", plain, measure="times the time", target=2, calls=3)
+    yield compare(name, exact, "plain float64, numpy", plain_numpy, measure="times the time", target=2, calls=3)
+    yield compare(name, exact, "loop over groups", loop, measure="times faster", target=10, rounds=3)
+
+
+def _batch(values: np.ndarray) -> Iterator[Row]:
+    """Step 3 of ``values``, float32 ``[n]``."""
+    name = f"GDPO step 3, {len(values):,} samples"
+
+    def exact() -> np.ndarray:
+        return whiten(values)
+
+    def plain_numpy() -> np.ndarray:
         x = values.astype(np.float64)
         return ((x - x.mean()) / (x.std(ddof=1) + EPSILON)).astype(np.float32)
 
-    def plain_batch_torch() -> torch.Tensor:
+    def plain() -> torch.Tensor:
         x = torch.from_numpy(values).double()
         return ((x - x.mean()) / (x.std() + EPSILON)).float()
 
-    name = f"GDPO step 3, {BATCH:,} samples"
-    yield compare(
-        name, lambda: whiten(values), "plain float64, numpy", plain_batch, measure="times the time", target=4, calls=3
-    )
-    yield compare(
-        name,
-        lambda: whiten(values),
-        "plain float64, torch",
-        plain_batch_torch,
-        measure="times the time",
-        target=4,
-        calls=3,
-    )
+    yield compare(name, exact, "plain float64, numpy", plain_numpy, measure="times the time", target=4, calls=3)
+    yield compare(name, exact, "plain float64, torch", plain, measure="times the time", target=4, calls=3)
 
 
 def returns() -> Iterator[Row]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from verification.bundles.error import BundleError
 from verification.bundles.strict_json import from_json, to_json
+from verification.plain_file import read_plain
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -75,19 +74,13 @@ def fields(value: Any, names: tuple[str, ...], place: str) -> None:
 
 def _bytes(path: Path) -> bytes:
     """The bytes of one file of a bundle: a plain file in the folder itself, no larger than its limit."""
-    limit = MAX_BYTES[path.name]
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        link = " (a link)" if path.is_symlink() else ""
-        raise BundleError(f"{path}: cannot be read{link}: {error.strerror}") from None
-    with open(opened, "rb") as file:
-        about = os.fstat(opened)
-        if not stat.S_ISREG(about.st_mode):
-            raise BundleError(f"{path}: no plain file")
-        if about.st_size > limit:
-            raise BundleError(f"{path}: {about.st_size:,} bytes, at most {limit:,} may be")
-        return file.read(limit + 1)
+        data = read_plain(path, MAX_BYTES[path.name])
+    except ValueError as error:
+        raise BundleError(f"{path}: {error}") from None
+    if data is None:
+        raise BundleError(f"{path}: cannot be read: there is no such file")
+    return data
 
 
 def _checksum(data: bytes) -> str:

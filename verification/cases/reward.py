@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from verification.cases.case import Case
 from verification.cases.families import CENTRE_ONLY, GROUPED, LEAVE_ONE_OUT, NO_GROUPS, SINGLE_REWARD
@@ -10,6 +11,7 @@ from verification.cases.integers import Integers
 from verification.cases.reward_columns import EXTREME, FINITE, large_positive, scores, tenths
 from verification.cases.samples import normalize_case, samples_of
 
+Groups = Sequence[Sequence[Any]]  # rewards by group
 SIZES = (2, 3, 4, 5, 8, 16, 17, 32, 64)
 
 
@@ -122,7 +124,6 @@ def switches() -> Iterator[Case]:
     """Normalisation off, a reward key, and the two functions of one's own that return before the reward stage."""
     stream = Integers("reward/switches")
     groups = [tenths(stream, 4), scores(stream, 4)]
-    flat_list = [reward for group in groups for reward in group]
     keyed = [[{"score": reward, "other": -reward} for reward in group] for group in groups]
     custom = [float(position) / 8 for position in range(8)]
     here = "verification.cases.hooks"
@@ -139,6 +140,13 @@ def switches() -> Iterator[Case]:
         yield normalize_case(
             algorithm, "hook-g4", samples_of(groups), group_size=4, custom_reward_post_process_path=f"{here}.doubled"
         )
+    yield from _hooks(groups, keyed, custom)
+    yield from _sizes(groups, keyed)
+
+
+def _hooks(groups: Groups, keyed: Groups, custom: list[float]) -> Iterator[Case]:
+    """A hook named with a colon, one that ranks, and what goes first where there are several."""
+    here = "verification.cases.hooks"
     colon = f"{here}:doubled"
     for algorithm in ("grpo", "ppo"):
         yield normalize_case(
@@ -163,9 +171,14 @@ def switches() -> Iterator[Case]:
         reward_key="other",
         agentic_custom_advantage_path=f"{here}.ranked",
     )
+
+
+def _sizes(groups: Groups, keyed: Groups) -> Iterator[Case]:
+    """A key without normalisation, groups of other sizes than the option says, without a label, of whole numbers."""
     yield normalize_case(
         "grpo", "key-off-g4", samples_of(keyed), group_size=4, reward_key="other", rewards_normalization=False
     )
+    flat_list = [reward for group in groups for reward in group]
     ragged = samples_of([flat_list[:3], flat_list[3:]])
     yield normalize_case(
         "grpo",

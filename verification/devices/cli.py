@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import Any
 
+from verification.usage import UsageError, chosen
+
 
 def add_device_command(subparsers: Any) -> argparse.ArgumentParser:
     """Adds the verb ``device``, which sets ``run``, a function of the parsed options that gives the exit status.
@@ -26,7 +28,6 @@ def add_device_command(subparsers: Any) -> argparse.ArgumentParser:
 
 
 def _device(options: argparse.Namespace) -> int:
-    from verification.cli import UsageError, chosen
     from verification.devices.check import run_device_check
     from verification.devices.device import NoSuchDevice, device_named
     from verification.devices.plan import on_a_device
@@ -47,11 +48,11 @@ def _device(options: argparse.Namespace) -> int:
     with progress_bar(f"checking on {device.name}", quiet=options.quiet or alone(options)) as progress:
         report = run_device_check(device, cases, progress)
     run = OnDevice(subject_named(LIVE), device).run
+    if not alone(options):
+        print_report(report, sys.stdout, quiet=options.quiet)
     write_reports(
         options,
         lambda: check_document(report, cases, run, f"device {device.name}"),
         lambda: as_json(report),
     )
-    if not alone(options):
-        print_report(report, sys.stdout, quiet=options.quiet)
     return report.exit_code

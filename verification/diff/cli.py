@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from verification.diff import SHRINK_SECONDS
+from verification.revisions.trees import CACHE_TOLD
+from verification.usage import UsageError, chosen
 
 if TYPE_CHECKING:
     from verification.cases.case import Case
@@ -24,7 +26,8 @@ def add_diff_command(subparsers: Any) -> argparse.ArgumentParser:
     told = "two revisions over the corpus: the same bits, or what differs, with the smallest input that shows it"
     epilog = (
         "A and B are git revisions, or folders that hold relax/ (written with a separator: ./copy). Exit status: 0 "
-        "equivalent, 1 different, 2 no verdict: the same code on both sides, nothing compared, or no such revision."
+        "equivalent, 1 different, 2 no verdict: the same code on both sides, nothing compared, or no such revision. "
+        + CACHE_TOLD
     )
     diff = subparsers.add_parser("diff", help=told, description=f"{told.capitalize()}.", epilog=epilog)
     diff.add_argument("a", metavar="A", help="what it was: HEAD~1, a branch, a tag, a folder")
@@ -52,7 +55,6 @@ def _seconds(text: str) -> float:
 
 
 def _diff(options: argparse.Namespace) -> int:
-    from verification.cli import UsageError, chosen
     from verification.report.outputs import alone, write_reports
     from verification.revisions.checkout import Checkout, CheckoutError
     from verification.revisions.source import resolve, working_tree
@@ -71,18 +73,16 @@ def _diff(options: argparse.Namespace) -> int:
     from verification.diff.report import as_dict, document_of
     from verification.report.as_json import strict_json
 
-    write_reports(options, lambda: document_of(found, cases), lambda: strict_json(as_dict(found)))
-    if folder is not None:
-        write_cases(folder, [group.smallest.found.case for group in found.groups if group.smallest is not None])
     if not alone(options):
         print_diff(found, sys.stdout, quiet=options.quiet)
+    if folder is not None:
+        write_cases(folder, [group.smallest.found.case for group in found.groups if group.smallest is not None])
+    write_reports(options, lambda: document_of(found, cases), lambda: strict_json(as_dict(found)))
     return found.exit_code
 
 
 def _require_two(a: Source, b: Source) -> None:
     """A UsageError where both sides are one and the same."""
-    from verification.cli import UsageError
-
     same = a.commit == b.commit if a.commit and b.commit else a.label == b.label
     if a.relax_tree == b.relax_tree and same:
         which = f"commit {a.commit[:12]}" if a.commit else a.label
@@ -93,7 +93,6 @@ def _require_two(a: Source, b: Source) -> None:
 
 
 def _found(a: Source, b: Source, cases: Sequence[Case], options: argparse.Namespace) -> Diff:
-    from verification.cli import UsageError
     from verification.diff.findings import Diff
 
     if a.relax_tree == b.relax_tree:
@@ -110,15 +109,20 @@ def _found(a: Source, b: Source, cases: Sequence[Case], options: argparse.Namesp
         ProcessSubject(b) as other,
     ):
         try:
-            return run_diff((a, one), (b, other), cases, shrink_seconds=options.shrink_seconds, progress=progress)
+            return run_diff(
+                (a, one),
+                (b, other),
+                cases,
+                shrink_seconds=options.shrink_seconds,
+                progress=progress,
+                shrinking=lambda done, total, name: progress(done, total, f"shrinking {name}"),
+            )
         except SubjectFailed as error:
             raise UsageError(f"no verdict: {error}") from error
 
 
 def _made(folder: Path) -> Path:
     """The folder for the smallest inputs: an error before the work, not after it."""
-    from verification.cli import UsageError
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -11,29 +11,17 @@ from verification.cases.case import Case
 from verification.diff.findings import A, B, CaseDiff, Diff, GroupDiff, Shrunk
 from verification.diff.shrink import size
 from verification.diff.ways import NUMBERS
-from verification.examine import Examined, guarded
-from verification.explaining.explanation import Explanation, Side
+from verification.explaining.evidence import laid_open
+from verification.explaining.explanation import Side
 from verification.explaining.inputs import case_sheets
-from verification.explaining.recorded import Recorded
-from verification.explaining.tables import sheets
 from verification.judges.ulps import ulp_distance
-from verification.oracle import evaluate
 from verification.report.document import Sheet
 from verification.report.sheets import ulps
-
-_OF_OTHERS = ("golden", "judges", "run it again")  # what an explanation says of more than two sides
 
 
 def evidence(found: CaseDiff) -> tuple[Sheet, ...]:
     """Options, inputs, outcomes, and every array of A beside that of B."""
     return laid_open(found.case, Side(A, found.a), Side(B, found.b))
-
-
-def laid_open(case: Case, *sides: Side) -> tuple[Sheet, ...]:
-    """The same for any sides, each called by its own name."""
-    exact = guarded(Examined(), case, "oracle", lambda: evaluate(case)) or {}
-    explanation = Explanation(case, sides, exact, Recorded(""), judged={})
-    return tuple(one for one in sheets(explanation) if one.rows and one.title not in (case.id, *_OF_OTHERS))
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Lock
 
 from verification.cases.case import Case
 from verification.check import environment
@@ -18,12 +16,12 @@ from verification.diff.ways import Way, ways
 from verification.judges.bits import judge_bits
 from verification.revisions.source import Source
 from verification.subjects.outcome import Outcome
-from verification.subjects.process import ProcessSubject, SubjectFailed
+from verification.subjects.process import SubjectFailed
 from verification.subjects.protocol import Subject
+from verification.subjects.side_by_side import Outcomes, Progress, side_by_side
 
-Outcomes = Mapping[str, Outcome | None]
-Progress = Callable[[int, int], None]
 Name = tuple[str, str]  # of a stage and an algorithm
+Shrinking = Callable[[int, int, str], None]
 NOT_ASKED = "shrinking was not asked for"
 NOT_AGAIN = "asked again, the sides no longer differ on a smaller one"
 
@@ -35,21 +33,24 @@ def run_diff(
     *,
     shrink_seconds: float = SHRINK_SECONDS,
     progress: Progress = lambda done, total: None,
+    shrinking: Shrinking = lambda done, total, name: None,
 ) -> Diff:
     """What two sources make of ``cases``, each run by its subject.
 
     ``shrink_seconds`` bounds the search for smaller inputs, all together; with 0 there is none. ``progress(done,
-    total)`` counts the cases of both sides. A SubjectFailed of either side goes through: nothing can be said then.
+    total)`` counts the cases of both sides; ``shrinking(done, total, name)`` counts the stages and algorithms of which
+    a smaller input was looked for, and names the next. A SubjectFailed of either side goes through: nothing can be
+    said then.
     """
     started = time.monotonic()
     subjects = (a[1], b[1])
-    of_a, of_b = _run(subjects, cases, progress)
+    of_a, of_b = side_by_side(*subjects, cases, progress)
     compared = [case for case in cases if of_a[case.id] is not None and of_b[case.id] is not None]
     differing = [found for case in compared if (found := compare(case, of_a[case.id], of_b[case.id])) is not None]
     by_group: dict[Name, list[CaseDiff]] = defaultdict(list)
     for found in differing:
         by_group[found.case.stage, found.case.algorithm].append(found)
-    smallest = _all_shrunk(by_group, subjects, shrink_seconds)
+    smallest = _all_shrunk(by_group, subjects, shrink_seconds, shrinking)
     return Diff(
         a=a[0],
         b=b[0],
@@ -80,28 +81,6 @@ def _reworded(cases: Sequence[Case], of_a: Outcomes, of_b: Outcomes) -> Iterator
             yield Reworded(case.id, one.message, other.message)
 
 
-def _run(
-    subjects: tuple[Subject, Subject], cases: Sequence[Case], progress: Progress = lambda done, total: None
-) -> tuple[Outcomes, Outcomes]:
-    """The outcomes of both on all cases: at the same time where each has a process of its own, else in turn."""
-    done, lock = [0, 0], Lock()
-
-    def run(side: int) -> Outcomes:
-        def told(count: int, total: int) -> None:
-            with lock:
-                done[side] = count
-                progress(sum(done), 2 * total)
-
-        subject = subjects[side]
-        if isinstance(subject, ProcessSubject):
-            return subject.run_all(cases, progress=told)
-        return {case.id: subject.run(case) for case in cases}
-
-    with ThreadPoolExecutor(1 + all(isinstance(one, ProcessSubject) for one in subjects)) as pool:
-        of_a, of_b = pool.map(run, (0, 1))
-    return of_a, of_b
-
-
 def _groups(
     compared: Sequence[Case], by_group: Mapping[Name, list[CaseDiff]], smallest: Mapping[Name, Shrunk]
 ) -> list[GroupDiff]:
@@ -117,13 +96,14 @@ def _groups(
 
 
 def _all_shrunk(
-    groups: Mapping[Name, list[CaseDiff]], subjects: tuple[Subject, Subject], seconds: float
+    groups: Mapping[Name, list[CaseDiff]], subjects: tuple[Subject, Subject], seconds: float, shrinking: Shrinking
 ) -> dict[Name, Shrunk]:
     """The smallest input of each group; each has a fair share of the time, and what the ones before it left over."""
     end = time.monotonic() + seconds
     smallest = {}
     for number, (name, found) in enumerate(groups.items()):
         start, way = _start(found)
+        shrinking(number, len(groups), "/".join(name))
         now = time.monotonic()
         deadline = now + (end - now) / (len(groups) - number) if seconds else None
         smallest[name] = _shrunk(start, way, subjects, deadline)
@@ -144,7 +124,7 @@ def _shrunk(start: CaseDiff, way: Way, subjects: tuple[Subject, Subject], deadli
 
     def compared(cases: Sequence[Case]) -> list[CaseDiff | None]:
         try:
-            of_a, of_b = _run(subjects, cases)
+            of_a, of_b = side_by_side(*subjects, cases)
         except SubjectFailed as failed:  # on an input of our own making: the comparison of the corpus stands
             raise Stopped(str(failed)) from failed
         return [compare(case, of_a[case.id], of_b[case.id]) for case in cases]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verification.report.outputs import add_json, add_reports, alone, write_json, write_reports
+from verification.usage import UsageError, one_of, subject_called
 
 if TYPE_CHECKING:
     from verification.cases.case import Case
@@ -43,9 +45,9 @@ def _show(options: argparse.Namespace) -> int:
     from verification.report.as_json import strict_json
     from verification.report.text import lines
 
-    write_json(options, lambda: strict_json(case_as_data(case)))
     if not alone(options):
         sys.stdout.writelines(f"{line}\n" for line in lines(case_sheets(case)))
+    write_json(options, lambda: strict_json(case_as_data(case)))
     return 0
 
 
@@ -55,7 +57,6 @@ def _explain(options: argparse.Namespace) -> int:
 
         return explain_rank_case(options)
     case = _of_corpus(options.case) if options.input is None else _of_bundle(options.input, options.case)
-    from verification.examine import subject_named
     from verification.explaining.as_json import explanation_as_dict
     from verification.explaining.explanation import lay_open
     from verification.explaining.page import document_of
@@ -64,22 +65,13 @@ def _explain(options: argparse.Namespace) -> int:
     from verification.report.text import lines
 
     for name in options.subject:
-        _known(subject_named, name)
+        subject_called(name)
     explanation = lay_open(case, options.subject, bundle=options.input)
-    write_reports(options, lambda: document_of(explanation), lambda: strict_json(explanation_as_dict(explanation)))
     if not alone(options):
         sys.stdout.writelines(f"{line}\n" for line in lines(sheets(explanation)))
         sys.stdout.write(f"\n{explanation.verdict}\n")
+    write_reports(options, lambda: document_of(explanation), lambda: strict_json(explanation_as_dict(explanation)))
     return explanation.exit_code
-
-
-def _known(subject_named: Any, name: str) -> None:
-    from verification.cli import UsageError
-
-    try:
-        subject_named(name)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
 
 
 def _of_corpus(name: str | None) -> Case:
@@ -91,7 +83,6 @@ def _of_corpus(name: str | None) -> Case:
 def _of_bundle(folder: str, name: str | None) -> Case:
     """A case of a bundle; the only one of a bundle that holds one need not be named."""
     from verification.bundles import BundleError, read_cases
-    from verification.cli import UsageError
 
     try:
         cases = read_cases(Path(folder))
@@ -100,14 +91,8 @@ def _of_bundle(folder: str, name: str | None) -> Case:
     return cases[0] if name is None and len(cases) == 1 else _one(name, cases, "bundle")
 
 
-def _one(name: str | None, cases: Any, where: str) -> Case:
-    from verification.cli import UsageError
-    from verification.selection import closest
-
+def _one(name: str | None, cases: Sequence[Case], where: str) -> Case:
     known = {case.id: case for case in cases}
     if name is None:
         raise UsageError(f"name a case; the {where} holds {len(known)}, for instance {next(iter(known), 'none')}")
-    if name not in known:
-        close = closest(name, list(known))
-        raise UsageError(f"no case {name!r}" + (f"; closest: {', '.join(close)}" if close else ""))
-    return known[name]
+    return one_of(name, known, "case")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from verification.cases.case import Case
-from verification.examine import FROZEN, LIVE, Examined, examine, guarded, subject_named
+from verification.examine import FROZEN, LIVE, Examined, guarded, judge, outcome_of, runner, subject_named
 from verification.explaining.recorded import Recorded, recorded
 from verification.judges.bits import judge_bits
 from verification.oracle import evaluate
@@ -56,8 +56,7 @@ class Explanation:
     @property
     def results(self) -> dict[str, Outcome]:
         """The outcomes that are results and no failures, by subject."""
-        present = {side.name: side.outcome for side in self.sides if side.outcome is not None}
-        return {name: outcome for name, outcome in present.items() if outcome.failure is None}
+        return results(self.sides)
 
     @property
     def found(self) -> Examined:
@@ -108,6 +107,11 @@ class Explanation:
         return [shlex.join([*start, "relax-verify", *line]) for line in lines]
 
 
+def results(sides: Sequence[Side]) -> dict[str, Outcome]:
+    """The outcomes that are results and no failures, by subject."""
+    return {one.name: one.outcome for one in sides if one.outcome is not None and one.outcome.failure is None}
+
+
 def lay_open(case: Case, subjects: Sequence[str] = (), *, bundle: str | None = None) -> Explanation:
     """The explanation of ``case`` for live, the frozen copies, and further ``subjects`` by their names.
 
@@ -118,10 +122,10 @@ def lay_open(case: Case, subjects: Sequence[str] = (), *, bundle: str | None = N
     judged: dict[str, Examined] = {}
     sides: list[Side] = []
     for name in dict.fromkeys((LIVE, *subjects)):
-        sides.append(_side(name, case))
-        judged[name] = examine(case, name)
-        if bundle is not None:
-            judged[name].comparisons = [one for one in judged[name].comparisons if one.against != GOLDEN]
+        run = runner(subject_named(name))
+        outcome, found = outcome_of(case, name, run)
+        sides.append(_side(name, outcome, found))
+        judged[name] = judge(case, name, run, outcome, found, golden=bundle is None)
     live = sides[0].outcome
     for side in sides[1:]:
         if side.outcome is not None and live is not None:
@@ -129,20 +133,17 @@ def lay_open(case: Case, subjects: Sequence[str] = (), *, bundle: str | None = N
             step = partial(judge_bits, case, given, live, LIVE)
             found.comparisons += guarded(found, case, "bits against live", step) or []
     if FROZEN not in judged:
-        sides.append(_side(FROZEN, case))
+        sides.append(_side(FROZEN, *outcome_of(case, FROZEN, runner(subject_named(FROZEN)))))
     golden = Recorded("", "not recorded: a case of a bundle") if bundle is not None else recorded(case)
     sides.append(Side(GOLDEN, golden.outcome, golden.why))
     exact = guarded(harness, case, "oracle", lambda: evaluate(case)) or {}
     return Explanation(case, tuple(sides), exact, golden, judged, harness, bundle)
 
 
-def _side(name: str, case: Case) -> Side:
-    try:
-        subject = subject_named(name)
-        outcome = subject.run(case)
-        return Side(name, outcome, "" if outcome else NOT_THERE, _provenance(subject))
-    except Exception as error:  # told among the problems too, with its place
-        return Side(name, None, f"cannot be run: {type(error).__name__}: {error}")
+def _side(name: str, outcome: Outcome | None, found: Examined) -> Side:
+    if found.problems:
+        return Side(name, None, f"cannot be run: {found.problems[0].message}")
+    return Side(name, outcome, "" if outcome else NOT_THERE, _provenance(subject_named(name)))
 
 
 def _provenance(subject: Subject) -> dict[str, str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from verification.check import environment
 from verification.explaining.explanation import Explanation
-from verification.explaining.tables import DIFFERENCES, PROBLEMS, sheets
+from verification.explaining.tables import commands, tables
 from verification.report.document import LAID_OPEN, PROBLEM, Document, Finding, Tried
-
-SAID_ABOVE = (DIFFERENCES, PROBLEMS)  # the findings say it
 
 
 def document_of(explanation: Explanation) -> Document:
@@ -25,7 +23,7 @@ def document_of(explanation: Explanation) -> Document:
         verdict=explanation.verdict,
         exit_code=explanation.exit_code,
         facts=tuple(environment().items()),
-        sheets=tuple(sheet for sheet in sheets(explanation, LAID_OPEN) if sheet.rows and sheet.title not in SAID_ABOVE),
+        sheets=tuple(sheet for sheet in (*tables(explanation, LAID_OPEN), commands(explanation)) if sheet.rows),
         findings=tuple(findings),
         tried=(Tried(case.id, case.stage),),
     )

@@ -2,36 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
+from verification.cases.case import Case
 from verification.explaining.arrays import Alike, Array, arrays, changed_inputs
-from verification.explaining.explanation import Explanation, Side
+from verification.explaining.explanation import Explanation, Side, results
 from verification.explaining.inputs import case_sheets
-from verification.explaining.values import elements, exact, kind
+from verification.explaining.recorded import Recorded
+from verification.explaining.values import elements, kind
+from verification.explaining.values import exact as as_exact
+from verification.oracle.exact import Exact
 from verification.report.document import Sheet
 from verification.report.sheets import ulps
+from verification.subjects.outcome import Outcome
 
 ROWS = 12  # elements of one array, around the first difference
 PAIRS = 6  # of aliases
-DIFFERENCES, PROBLEMS = "differences", "problems of the harness"
 
 
 def sheets(explanation: Explanation, rows: int = ROWS) -> Iterator[Sheet]:
-    """The case, every subject's outcome, each array with up to ``rows`` elements, the golden, the judges."""
+    """Everything, each array with up to ``rows`` elements."""
+    yield from tables(explanation, rows)
+    yield from _findings(explanation)
+    yield commands(explanation)
+
+
+def tables(explanation: Explanation, rows: int) -> Iterator[Sheet]:
+    """The case, what the subjects made of it, the golden, and how many comparisons the judges made."""
     yield from case_sheets(explanation.case)
-    yield _outcomes(explanation)
-    for side in explanation.sides:
+    yield from outcome_sheets(explanation.case, explanation.sides, explanation.exact, rows)
+    yield golden_sheet(explanation.golden)
+    counts = [
+        (name, str(len(found.comparisons)), str(sum(not one.agrees for one in found.comparisons)))
+        for name, found in explanation.judged.items()
+    ]
+    yield Sheet("judges", ("subject", "comparisons", "differences"), tuple(counts), words=(0,))
+
+
+def outcome_sheets(case: Case, sides: Sequence[Side], exact: Mapping[str, Exact], rows: int = ROWS) -> Iterator[Sheet]:
+    """What every side made of a case, and each array element by element around the place where they part."""
+    yield _outcomes(sides, exact)
+    for side in sides:
         if side.provenance:
             yield Sheet(f"where {side.name} comes from", ("", ""), tuple(side.provenance.items()))
-    for array in arrays(explanation.case, explanation.results, explanation.exact):
+    for array in arrays(case, results(sides), exact):
         yield _array(array, rows)
-    for array in changed_inputs(_ran(explanation)):
+    for array in changed_inputs({side.name: side.outcome for side in sides if side.outcome is not None}):
         yield _changed(array)
-    yield from _texts(explanation)
-    yield _golden(explanation)
-    yield _judges(explanation)
+    yield from _texts(results(sides))
+
+
+def golden_sheet(golden: Recorded) -> Sheet:
+    """Where a golden lies and which recording it comes from, or why there is none."""
+    rows = [("file", golden.path)] if golden.path else [("status", golden.why)]
+    rows += [(name.replace("_", " "), value) for name, value in golden.recording.items()]
+    if golden.path and not golden.recording:
+        rows.append(("recording", "none names this golden"))
+    return Sheet("golden", ("", ""), tuple(rows))
+
+
+def commands(explanation: Explanation) -> Sheet:
+    """What to type to see it again."""
+    return Sheet("run it again", ("",), tuple((command,) for command in explanation.commands), words=(0,))
+
+
+def _findings(explanation: Explanation) -> Iterator[Sheet]:
+    """What differs, and the problems of the harness, where there are any."""
     differing = [
         (name, one.judge, one.against, one.what, ulps(one.ulps), one.detail)
         for name, found in explanation.judged.items()
@@ -40,21 +78,15 @@ def sheets(explanation: Explanation, rows: int = ROWS) -> Iterator[Sheet]:
     ]
     if differing:
         columns = ("subject", "judge", "against", "what", "ulps", "detail")
-        yield Sheet(DIFFERENCES, columns, tuple(differing), words=(0, 1, 2, 3, 5))
+        yield Sheet("differences", columns, tuple(differing), words=(0, 1, 2, 3, 5))
     if explanation.found.problems:
         cells = [(one.where, one.message) for one in explanation.found.problems]
-        yield Sheet(PROBLEMS, ("where", "message"), tuple(cells))
-    yield Sheet("run it again", ("",), tuple((command,) for command in explanation.commands), words=(0,))
+        yield Sheet("problems of the harness", ("where", "message"), tuple(cells))
 
 
-def _ran(explanation: Explanation) -> dict:
-    return {side.name: side.outcome for side in explanation.sides if side.outcome is not None}
-
-
-def _outcomes(explanation: Explanation) -> Sheet:
-    rows = [(side.name, _summary(side)) for side in explanation.sides]
-    count = len(explanation.exact)
-    rows.append(("oracle", f"exact values of {count} arrays" if count else "nothing to say on this case"))
+def _outcomes(sides: Sequence[Side], exact: Mapping[str, Exact]) -> Sheet:
+    rows = [(side.name, _summary(side)) for side in sides]
+    rows.append(("oracle", f"exact values of {len(exact)} arrays" if exact else "nothing to say on this case"))
     return Sheet("outcomes", ("", ""), tuple(rows))
 
 
@@ -101,7 +133,7 @@ def _array(array: Array, rows: int) -> Sheet:
     heads = ["", *(group.name for group in groups)]
     if array.exact is not None and array.exact.shape == tuple(array.shape):
         heads.append("exact")
-        columns.append([exact(value) for value in array.exact.values[start:end]])
+        columns.append([as_exact(value) for value in array.exact.values[start:end]])
     if end - start < total:
         notes.append(f"{total - (end - start)} of {total} elements are not shown")
     title = f"{array.name} {kind(groups[0].tensor)}"
@@ -133,29 +165,11 @@ def _changed(array: Array) -> Sheet:
     return Sheet(f"input {array.name} after the call", ("", ""), tuple(rows))
 
 
-def _texts(explanation: Explanation) -> Iterator[Sheet]:
+def _texts(outcomes: Mapping[str, Outcome]) -> Iterator[Sheet]:
     """Results that are no numbers, one table a name, the subjects that say the same in one row."""
-    results = explanation.results
-    for name in dict.fromkeys(name for outcome in results.values() for name in outcome.texts):
+    for name in dict.fromkeys(name for outcome in outcomes.values() for name in outcome.texts):
         said: dict[str, list[str]] = {}
-        for who, outcome in results.items():
+        for who, outcome in outcomes.items():
             said.setdefault(outcome.texts.get(name, "missing"), []).append(who)
         rows = tuple((" = ".join(names), text) for text, names in said.items())
         yield Sheet(f"text {name}", ("", ""), rows)
-
-
-def _golden(explanation: Explanation) -> Sheet:
-    golden = explanation.golden
-    rows = [("file", golden.path)] if golden.path else [("status", golden.why)]
-    rows += [(name.replace("_", " "), value) for name, value in golden.recording.items()]
-    if golden.path and not golden.recording:
-        rows.append(("recording", "none names this golden"))
-    return Sheet("golden", ("", ""), tuple(rows))
-
-
-def _judges(explanation: Explanation) -> Sheet:
-    rows = [
-        (name, str(len(found.comparisons)), str(sum(not one.agrees for one in found.comparisons)))
-        for name, found in explanation.judged.items()
-    ]
-    return Sheet("judges", ("subject", "comparisons", "differences"), tuple(rows), words=(0,))

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from verification.goldens import provenance
-from verification.goldens.compare import departure
+from verification.goldens.compare import Departure, departure
 from verification.goldens.exchange import replacement
 from verification.goldens.guard import WritePermit
 from verification.goldens.platform import ANY
@@ -18,14 +18,14 @@ from verification.goldens.store import GoldenStore, write_atomically
 from verification.goldens.text import Golden
 from verification.judges.comparison import largest
 
-SAME, CHANGED = "same", "changed"
+SAME, REWRITTEN, CHANGED, INPUTS, NEW, GONE = "same", "rewritten", "changed", "inputs", "new", "gone"
 KINDS = {
     SAME: "same bytes",
-    "rewritten": "same outcome, other text",
+    REWRITTEN: "same outcome, other text",
     CHANGED: "another outcome",
-    "inputs": "recorded from other inputs",
-    "new": "no golden so far",
-    "gone": "a golden that no case answers to any more",
+    INPUTS: "recorded from other inputs",
+    NEW: "no golden so far",
+    GONE: "a golden that no case answers to any more",
 }
 
 
@@ -73,7 +73,7 @@ def changes(old: GoldenStore, staged: GoldenStore, key: str, known: Collection[s
     for case, platform in old.entries():
         now = current.get(case)
         if not (case in known if now is None else _still_answers(old, now, platform, key)):
-            found.append(Change(case, platform, "gone"))
+            found.append(Change(case, platform, GONE))
     return sorted(found, key=lambda change: (change.case, change.platform))
 
 
@@ -88,15 +88,19 @@ def _still_answers(old: GoldenStore, now: Golden, platform: str, key: str) -> bo
 def _change(old: GoldenStore, golden: Golden, same: bool) -> Change:
     if same:
         return Change(golden.case, golden.platform, SAME)
-    before = old.read(golden.case, golden.platform)
+    kind, found = kind_of_change(golden, old.read(golden.case, golden.platform))
+    ulps, detail = (None, "") if found is None else (found.ulps, found.detail)
+    return Change(golden.case, golden.platform, kind, ulps, detail)
+
+
+def kind_of_change(golden: Golden, before: Golden | None) -> tuple[str, Departure | None]:
+    """What became of a golden whose bytes changed, and of another outcome how it differs from the one ``before``."""
     if before is None:
-        return Change(golden.case, golden.platform, "new")
+        return NEW, None
     if before.inputs != golden.inputs:
-        return Change(golden.case, golden.platform, "inputs")
+        return INPUTS, None
     found = departure(golden, before)
-    if found is None:
-        return Change(golden.case, golden.platform, "rewritten")
-    return Change(golden.case, golden.platform, CHANGED, found.ulps, found.detail)
+    return (REWRITTEN, None) if found is None else (CHANGED, found)
 
 
 def _present(store: GoldenStore, case: str, platform: str) -> Golden:
@@ -134,14 +138,14 @@ def accept(
 
         taken = [one for one in chosen if one.kind != SAME or not is_recorded(new.path(one.case, one.platform))]
         for change in taken:
-            if change.kind == "gone":
+            if change.kind == GONE:
                 _forget(new, change, permit)
                 new.remove(change.case, change.platform, permit)
             else:
                 new.copy(staged, change.case, change.platform, permit)
         by_folder: dict[Path, list[str]] = {}
         for change in taken:
-            if change.kind != "gone":
+            if change.kind != GONE:
                 path = new.path(change.case, change.platform)
                 by_folder.setdefault(path.parent, []).append(path.stem)
         for leaf, names in by_folder.items():

@@ -48,7 +48,7 @@ def _guarded(command: Command) -> Command:
 
     def run(arguments: argparse.Namespace) -> int:
         from verification.devices.device import NoSuchDevice
-        from verification.goldens.alone import Busy
+        from verification.goldens.locked import Busy
         from verification.goldens.parse import GoldenFormatError
         from verification.goldens.provenance import ProvenanceError
         from verification.goldens.staging import RecordingError
@@ -70,8 +70,8 @@ def _regen(arguments: argparse.Namespace) -> int:
     from verification.devices.device import recordable
     from verification.devices.plan import with_tensors
     from verification.devices.subject import OnDevice
-    from verification.goldens.alone import alone
     from verification.goldens.guard import WriteRefused, permit
+    from verification.goldens.locked import locked
     from verification.goldens.staging import record
     from verification.goldens.twice import in_process, in_processes
     from verification.report.terminal import progress_bar
@@ -82,7 +82,7 @@ def _regen(arguments: argparse.Namespace) -> int:
     device = None if arguments.device is None else recordable(arguments.device)
     checkout, started = Checkout.here(), time.monotonic()
     granted = permit(checkout, arguments.baseline)
-    with alone(checkout), progress_bar(f"recording {granted.baseline[:12]}", quiet=False) as progress:
+    with locked(checkout), progress_bar(f"recording {granted.baseline[:12]}", quiet=False) as progress:
         if device is None:
             cases: Sequence[Case] = corpus()
             staged = record(granted, cases, in_processes(of_revision(granted.baseline, checkout)), progress)
@@ -116,28 +116,28 @@ def _diff(arguments: argparse.Namespace) -> int:
     old, new, cases = default_store(), staged(checkout), {case.id: case for case in corpus()}
     found = changes(old, new, recording.platform, cases)
     differing = [change for change in found if change.kind != SAME]
+    if not alone(arguments):
+        _print_changes(found)
+        print_verdict(changes_verdict(found), sys.stdout, holds=not differing)
     write_reports(
         arguments,
         lambda: changes_document(found, recording.baseline, old, new, cases),
         lambda: strict_json([asdict(change) for change in differing]),
     )
-    if not alone(arguments):
-        _print_changes(found)
-        print_verdict(changes_verdict(found), sys.stdout, holds=not differing)
     return 1 if differing else 0
 
 
 def _accept(arguments: argparse.Namespace) -> int:
     from verification.cases import corpus
     from verification.devices.plan import with_tensors
-    from verification.goldens.alone import alone
     from verification.goldens.changes import SAME, accept
     from verification.goldens.guard import permit
+    from verification.goldens.locked import locked
     from verification.goldens.staging import RecordingError, drop, require_current, staged, staged_recording
     from verification.revisions.checkout import Checkout
 
     checkout = Checkout.here()
-    with alone(checkout):
+    with locked(checkout):
         store, recording = staged(checkout), staged_recording(checkout)
         granted = permit(checkout, recording.baseline, ignore=checkout.golden.name)
         cases: Sequence[Case] = corpus()
@@ -158,14 +158,14 @@ def _accept(arguments: argparse.Namespace) -> int:
 
 
 def _reject(arguments: argparse.Namespace) -> int:
-    from verification.goldens.alone import alone
     from verification.goldens.guard import refuse_under_ci
+    from verification.goldens.locked import locked
     from verification.goldens.staging import drop
     from verification.revisions.checkout import Checkout
 
     refuse_under_ci(os.environ)
     checkout = Checkout.here()
-    with alone(checkout):
+    with locked(checkout):
         print("dropped the staged recording" if drop(checkout) else "nothing was staged")
     return 0
 
@@ -193,11 +193,6 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise RecordingError(f"no golden was recorded from {arguments.baseline} ({baseline[:12]})")
     elapsed = time.monotonic() - started
     as_dict = {"verdict": found.verdict, "exit_code": found.exit_code, "platform": key, "counts": dict(found.counts)}
-    write_reports(
-        arguments,
-        lambda: verification_document(found, key, elapsed),
-        lambda: strict_json({**as_dict, "wrong": [asdict(one) for one in found.wrong], "elapsed_s": round(elapsed, 3)}),
-    )
     if not alone(arguments):
         print_sheets(verification_sheets(found), sys.stdout)
         for one in found.wrong[:_SHOWN]:
@@ -206,6 +201,11 @@ def _verify(arguments: argparse.Namespace) -> int:
             print(f"... and {len(found.wrong) - _SHOWN} more: --json FILE lists them all")
         print(f"platform {key}, {elapsed:.1f} s")
         print_verdict(found.verdict, sys.stdout, holds=found.exit_code == 0)
+    write_reports(
+        arguments,
+        lambda: verification_document(found, key, elapsed),
+        lambda: strict_json({**as_dict, "wrong": [asdict(one) for one in found.wrong], "elapsed_s": round(elapsed, 3)}),
+    )
     return found.exit_code
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from verification.cases.case import Case
-from verification.diff.evidence import laid_open
+from verification.explaining.evidence import laid_open
 from verification.explaining.explanation import Side
 from verification.goldens.changes import CHANGED, KINDS, SAME, Change, by_stage
 from verification.goldens.store import GoldenStore

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from verification.goldens.plain_file import read_plain
+from verification.plain_file import read_plain
 
 FILE = "provenance.json"
 FORMAT = 1

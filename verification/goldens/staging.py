@@ -15,15 +15,17 @@ from verification.goldens.compare import golden_of
 from verification.goldens.digest import corpus_digest, defaults_digest
 from verification.goldens.exchange import put, staging_folder
 from verification.goldens.guard import COMMAND, WritePermit
-from verification.goldens.plain_file import read_plain
 from verification.goldens.platform import capability, platform_key
 from verification.goldens.provenance import MAX_BYTES, ProvenanceError, Recording, recording_from
 from verification.goldens.store import GoldenStore, write_atomically
 from verification.goldens.text import Golden
-from verification.goldens.twice import Progress, Runs
+from verification.goldens.twice import Runs
 from verification.judges.bits import judge_bits
+from verification.plain_file import read_plain
 from verification.revisions.checkout import Checkout
+from verification.revisions.trees import PACKAGE
 from verification.subjects.outcome import Outcome
+from verification.subjects.side_by_side import Progress
 
 _RECORDED, _UNFINISHED, _DROPPED, _RECORDING = "recorded", "unfinished", "dropped", "recording.json"
 
@@ -77,7 +79,7 @@ def describe(permit: WritePermit, cases: Sequence[Case], device: str = "cpu") ->
     """The provenance of a recording made now."""
     return Recording(
         baseline=permit.baseline,
-        relax_tree=permit.checkout.tree("relax", permit.baseline),
+        relax_tree=permit.checkout.tree(PACKAGE, permit.baseline),
         corpus=corpus_digest(cases),
         config=defaults_digest(),
         platform=platform_key(device),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from verification.goldens.guard import WritePermit
 from verification.goldens.parse import MAX_BYTES, Golden, GoldenFormatError, parse
-from verification.goldens.plain_file import read_plain
 from verification.goldens.text import render
+from verification.plain_file import read_plain
 
 _EVIDENCE = ("*.txt", "provenance.json")
 _SEGMENT = re.compile(r"[a-z0-9][a-z0-9._+-]{0,150}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 
 from verification.cases.case import Case
 from verification.goldens.platform import one_thread
@@ -11,9 +10,8 @@ from verification.revisions.source import Source
 from verification.subjects.outcome import Outcome
 from verification.subjects.process import ProcessSubject
 from verification.subjects.protocol import Subject
+from verification.subjects.side_by_side import Outcomes, Progress, side_by_side
 
-Outcomes = Mapping[str, Outcome | None]
-Progress = Callable[[int, int], None]
 Runs = Callable[[Sequence[Case], Progress], tuple[Outcomes, Outcomes]]
 
 
@@ -36,9 +34,7 @@ def in_processes(source: Source) -> Runs:
     """The two runs in two processes of their own, side by side: they share no state that could make them agree."""
 
     def run(cases: Sequence[Case], progress: Progress) -> tuple[Outcomes, Outcomes]:
-        with ProcessSubject(source) as one, ProcessSubject(source) as other, ThreadPoolExecutor(2) as threads:
-            second = threads.submit(other.run_all, cases)
-            first = one.run_all(cases, progress)
-            return first, second.result()
+        with ProcessSubject(source) as one, ProcessSubject(source) as other:
+            return side_by_side(one, other, cases, progress)
 
     return run

@@ -15,6 +15,7 @@ from verification.goldens.platform import ANY
 from verification.goldens.provenance import Recording
 from verification.goldens.store import GoldenStore
 from verification.revisions.checkout import Checkout
+from verification.revisions.trees import PACKAGE
 from verification.subjects.outcome import Outcome
 
 REPRODUCED = "reproduced"
@@ -126,7 +127,7 @@ def _flaw(checkout: Checkout, recording: Recording, platform: str) -> tuple[str,
     if platform not in (ANY, recording.platform):
         return WRONG_PLATFORM, f"it lies under {platform}, recorded is {recording.platform}"
     commit = checkout.commit(recording.baseline)
-    tree, recorded = checkout.tree("relax", commit), recording.relax_tree
+    tree, recorded = checkout.tree(PACKAGE, commit), recording.relax_tree
     if (commit, tree) == (recording.baseline, recorded):
         return None
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from verification.subjects.outcome import Outcome
 
 JUDGE = "invariance"
 SHARE = 3
+THREADS = 2  # of the second call
 Made = dict[tuple[int, bool], Outcome]
 NO_TENSORS = ("arguments.validate", "roles.resolve")
 
@@ -32,24 +33,35 @@ class Runner(Protocol):
     def __call__(self, case: Case, *, threads: int = 1, watch: bool = True) -> Outcome | None: ...
 
 
-def judge_invariance(case: Case, outcome: Outcome, run: Runner) -> list[Comparison]:
+def judge_invariance(
+    case: Case, outcome: Outcome, run: Runner, chosen: Sequence[Transformation] | None = None
+) -> list[Comparison]:
     """Run ``case`` transformed in every way that must not matter and compare with ``outcome``, what it gave as it is.
 
-    A failure has no invariance to show. A second call, on two threads, is the plainest transformation: neither what
-    the first left behind nor the number of threads may count. Of the many cases that are alike (recorded groups,
-    vectors) each shows a few transformations, chosen by its id, so that all together show all.
+    A failure has no invariance to show. A second call, on `THREADS` threads, is the plainest transformation: neither
+    what the first left behind nor the number of threads may count. ``chosen``: what `chosen_transformations` gave,
+    where it was asked before.
     """
     if outcome.failure is not None:
         return []
-    found = _second_call(case, run(case, threads=2) or Outcome(), outcome)
+    found = _second_call(case, run(case, threads=THREADS) or Outcome(), outcome)
+    made: Made = {}
+    for transformation in chosen_transformations(case, outcome) if chosen is None else chosen:
+        found += _transformed(case, outcome, transformation, run, made)
+    return found
+
+
+def chosen_transformations(case: Case, outcome: Outcome) -> list[Transformation]:
+    """The transformations that are run of a case.
+
+    Of the many cases that are alike (recorded groups, vectors) each shows a few, chosen by its id, so that all together
+    show all.
+    """
     holding = list(transformations(case, outcome))
     if len(holding) > SHARE and _one_of_many(case):
         start = zlib.crc32(case.id.encode()) % len(holding)
         holding = (holding + holding)[start : start + SHARE]
-    made: Made = {}
-    for transformation in holding:
-        found += _transformed(case, outcome, transformation, run, made)
-    return found
+    return holding
 
 
 def _one_of_many(case: Case) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from verification.report.outputs import write_whole
 
 if TYPE_CHECKING:
     from verification.mutants.mutant import Mutant
@@ -45,12 +46,9 @@ def _mutants(options: argparse.Namespace) -> int:
         return _refuse(str(error))
     from verification.mutants.table import print_results, results_as_json
 
-    if options.json:
-        try:
-            Path(options.json).write_text(results_as_json(results), encoding="utf-8")
-        except OSError as error:
-            _refuse(f"cannot write {options.json}: {error.strerror}")
     print_results(results)
+    if options.json:
+        write_whole(options.json, results_as_json(results))
     statuses = {result.status for result in results}
     if SURVIVED in statuses:
         return ONE_SURVIVED

@@ -97,8 +97,9 @@ IN_RANKS: tuple[Mutant, ...] = (
     ),
     _LOSS(
         name="loss-unpadded-offsets",
-        old='lengths["padded_total_lengths"] = batch.get("padded_total_lengths")',
-        new='lengths["padded_total_lengths"] = None',
+        file="relax/backends/megatron/responses.py",
+        old='padded = batch.get("padded_total_lengths")',
+        new="padded = None",
         reason="logits cut at unpadded offsets",
     ),
     _LOSS(

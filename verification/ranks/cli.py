@@ -7,6 +7,8 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
+from verification.usage import UsageError, narrowed, one_of
+
 if TYPE_CHECKING:
     from verification.ranks.cases import RankCase
 
@@ -28,8 +30,6 @@ def add_ranks_command(subparsers: Any) -> argparse.ArgumentParser:
 
 
 def _ranks(options: argparse.Namespace) -> int:
-    from verification.cli import UsageError
-
     if options.jobs < 1:
         raise UsageError(f"--jobs {options.jobs} is not a positive number of worlds")
     if options.list:
@@ -45,27 +45,20 @@ def _ranks(options: argparse.Namespace) -> int:
 
 
 def _require_megatron() -> None:
-    from verification.cli import UsageError
-
     if importlib.util.find_spec("megatron") is None:
         raise UsageError("megatron-core is not installed: pip install -c constraints.txt -e '.[verify,megatron]'")
 
 
 def chosen(options: argparse.Namespace) -> list[RankCase]:
     """The rank cases that the filters leave; a UsageError where there is none."""
-    from verification.cli import UsageError
     from verification.ranks.cases import rank_cases
-    from verification.selection import NothingChosen, choose, matches
+    from verification.selection import matches
 
-    filters = {"stages": options.stage, "algorithms": options.algorithm, "patterns": options.case}
     on_layouts = {case.id: case for case in rank_cases() if matches(case.layout.name, options.layout)}
     if not on_layouts:
         layouts = ", ".join(sorted({case.layout.name for case in rank_cases()}))
         raise UsageError(f"no rank case has layout {' '.join(options.layout)}; layouts are {layouts}")
-    try:
-        return [on_layouts[case.id] for case in choose([case.about for case in on_layouts.values()], **filters)]
-    except NothingChosen as error:
-        raise UsageError(str(error)) from error
+    return [on_layouts[case.id] for case in narrowed(options, [case.about for case in on_layouts.values()])]
 
 
 def _run(options: argparse.Namespace, cases: list[RankCase]) -> int:
@@ -77,15 +70,14 @@ def _run(options: argparse.Namespace, cases: list[RankCase]) -> int:
 
     with progress_bar("running on ranks", quiet=options.quiet or alone(options)) as progress:
         report = run_rank_cases(cases, jobs=options.jobs, progress=progress)
-    write_reports(options, lambda: rank_document(report, cases), lambda: strict_json(report_as_dict(report)))
     if not alone(options):
         print_report(report, sys.stdout, quiet=options.quiet, tables=sheets(report))
+    write_reports(options, lambda: rank_document(report, cases), lambda: strict_json(report_as_dict(report)))
     return report.exit_code
 
 
 def explain_rank_case(options: argparse.Namespace) -> int:
     """Runs one rank case and shows all there is to see; the exit status of the verb ``explain``."""
-    from verification.cli import UsageError
     from verification.ranks.cases import rank_cases
     from verification.ranks.explain import as_dict, document_of, sheets
     from verification.ranks.judge import judge_run
@@ -95,21 +87,17 @@ def explain_rank_case(options: argparse.Namespace) -> int:
     from verification.report.as_json import strict_json
     from verification.report.outputs import alone, write_reports
     from verification.report.text import lines
-    from verification.selection import closest
 
     if options.subject:
         raise UsageError("a rank case runs the working tree on its ranks: it takes no --subject")
-    cases = {case.id: case for case in rank_cases()}
-    if options.case not in cases:
-        raise UsageError(f"no rank case {options.case!r}; closest: {', '.join(closest(options.case, list(cases)))}")
+    case = one_of(options.case, {case.id: case for case in rank_cases()}, "rank case")
     _require_megatron()
-    case = cases[options.case]
     with RankPool() as pool:
         run = run_case(case, pool)
     judged = judge_run(case, run, lambda: reference(case))
     document = document_of(case, run, judged)
-    write_reports(options, lambda: document, lambda: strict_json(as_dict(case, run, judged)))
     if not alone(options):
         sys.stdout.writelines(f"{line}\n" for line in lines(sheets(case, run, judged)))
         sys.stdout.write(f"\n{document.verdict}\n")
+    write_reports(options, lambda: document, lambda: strict_json(as_dict(case, run, judged)))
     return document.exit_code

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from verification.cases.case import Case
 from verification.examine import FROZEN, subject_named
-from verification.explaining.explanation import GOLDEN, NOT_THERE, Explanation, Side
+from verification.explaining.evidence import outcomes
+from verification.explaining.explanation import GOLDEN, NOT_THERE, Side
 from verification.explaining.inputs import case_sheets
 from verification.explaining.recorded import recorded
-from verification.explaining.tables import sheets
+from verification.explaining.tables import golden_sheet
 from verification.goldens import provenance
 from verification.goldens.compare import default_store
-from verification.oracle import evaluate
 from verification.report.document import Sheet
 from verification.subjects.outcome import Outcome
 
@@ -29,10 +29,8 @@ def evidence(case: Case, subject: str, run: Callable[[Case], Outcome | None]) ->
     if subject != FROZEN:
         sides.append(Side(FROZEN, subject_named(FROZEN).run(case), NOT_THERE))
     sides.append(Side(GOLDEN, golden.outcome, golden.why))
-    laid_open = Explanation(case, tuple(sides), evaluate(case) or {}, golden, judged={})
-    made = [sheet for sheet in sheets(laid_open) if sheet.rows and sheet.title != "run it again"]
-    about = len(case_sheets(case))  # they stand in front, and are long
-    return (*made[about:], *made[:about])
+    made = (*outcomes(case, *sides), golden_sheet(golden), *case_sheets(case))  # the input last, since it is long
+    return tuple(sheet for sheet in made if sheet.rows)
 
 
 def _recordings_of(folder: Path) -> provenance.Provenance:

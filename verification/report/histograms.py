@@ -12,7 +12,6 @@ from verification.report.summary import TENTHS, Report
 BITS = "Distances between bits, by judge"
 EXACT = "Distances to the exact value, by formula"
 FINE, STEP = 10, 10  # bins double up to 2 to the tenth; from there on each takes ten doublings
-INFINITE = -1
 
 
 def histograms(report: Report, measured: str = EXACT) -> tuple[Histogram, ...]:

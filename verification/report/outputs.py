@@ -43,18 +43,36 @@ def alone(options: argparse.Namespace) -> bool:
 
 def check_targets(options: argparse.Namespace) -> None:
     """An OutputError where a report could not be written: known before the work, not after it."""
-    targets = _targets(options)
-    if list(targets.values()).count(STANDARD_OUTPUT) > 1:
-        raise OutputError(f"{' and '.join(f'--{name}' for name in targets)} cannot share standard output")
-    for target in targets.values():
+    flags: dict[Path | str, list[str]] = {}
+    for name, target in _targets(options).items():
+        flags.setdefault(target if target == STANDARD_OUTPUT else _path(target), []).append(f"--{name}")
+    for place, several in flags.items():
+        if place == STANDARD_OUTPUT and len(several) > 1:
+            raise OutputError(f"{' and '.join(several)} cannot share standard output")
+        if isinstance(place, Path) and len(several) > 1 and not _is_special(place):
+            raise OutputError(f"{' and '.join(several)} cannot share the file {place}: one would replace the other")
+    for target in _targets(options).values():
         if target != STANDARD_OUTPUT:
-            path = Path(os.path.realpath(target))
-            if path.is_dir():
-                raise OutputError(f"cannot write {target}: it is a folder")
-            if not path.parent.is_dir():
-                raise OutputError(f"cannot write {target}: there is no folder {path.parent}")
-            if not os.access(path if path.exists() else path.parent, os.W_OK):
-                raise OutputError(f"cannot write {target}: permission denied")
+            _try(target)
+
+
+def _try(target: str) -> None:
+    """An OutputError where `write_whole` would fail: it needs a file of its own beside the one that it replaces."""
+    path = _path(target)
+    if path.is_dir():
+        raise OutputError(f"cannot write {target}: it is a folder")
+    if not path.parent.is_dir():
+        raise OutputError(f"cannot write {target}: there is no folder {path.parent}")
+    if _is_special(path):
+        if not os.access(path, os.W_OK):
+            raise OutputError(f"cannot write {target}: permission denied")
+        return
+    part = _part(path)
+    try:
+        part.touch()
+        part.unlink()
+    except OSError as error:
+        raise OutputError(f"cannot write {target}: {error.strerror}") from error
 
 
 def write_json(options: argparse.Namespace, text: Callable[[], str]) -> None:
@@ -63,11 +81,14 @@ def write_json(options: argparse.Namespace, text: Callable[[], str]) -> None:
 
 
 def write_reports(options: argparse.Namespace, document: Callable[[], Document], as_json: Callable[[], str]) -> None:
-    """Every report that was asked for, and the step summary where GitHub wants one. What nobody wants is not made."""
+    """Every report that was asked for, and the step summary where GitHub wants one. What nobody wants is not made.
+
+    Call it once the result is printed: a report that cannot be written must not hide that.
+    """
     document = functools.cache(document)
     _write(options, {"json": as_json, "html": lambda: _html(document()), "junit": lambda: _junit(document())})
     if os.environ.get(SUMMARY):
-        _append_summary(Path(os.environ[SUMMARY]), document())
+        _append_summary(Path(os.environ[SUMMARY]), document)
 
 
 def _html(document: Document) -> str:
@@ -82,15 +103,17 @@ def _junit(document: Document) -> str:
     return junit_xml(document)
 
 
-def _append_summary(path: Path, document: Document) -> None:
+def _append_summary(path: Path, document: Callable[[], Document]) -> None:
     """The step summary behind what the step has written already. Nobody asked for it here: no reason to fail."""
     from verification.report.github import LIMIT, step_summary
 
     try:
         with path.open("a", encoding="utf-8") as file:
-            file.write(step_summary(document, LIMIT - file.tell()))
+            file.write(step_summary(document(), LIMIT - file.tell()))
     except OSError as error:
         sys.stderr.write(f"relax-verify: no step summary: cannot write {path}: {error.strerror}\n")
+    except Exception as error:
+        sys.stderr.write(f"relax-verify: no step summary: it cannot be made: {type(error).__name__}: {error}\n")
 
 
 def _targets(options: argparse.Namespace) -> dict[str, str]:
@@ -112,10 +135,10 @@ def write_whole(target: str, text: str) -> None:
     if target == STANDARD_OUTPUT:
         sys.stdout.write(text)
         return
-    path = Path(os.path.realpath(target))
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    path = _path(target)
+    part = _part(path)
     try:
-        if path.exists() and not path.is_file():
+        if _is_special(path):
             path.write_text(text, encoding="utf-8")
             return
         try:
@@ -125,3 +148,18 @@ def write_whole(target: str, text: str) -> None:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"cannot write {target}: {error.strerror}") from error
+
+
+def _path(target: str) -> Path:
+    """Where a link leads."""
+    return Path(os.path.realpath(target))
+
+
+def _is_special(path: Path) -> bool:
+    """Whether it is a pipe or a device, which is written to and stays."""
+    return path.exists() and not path.is_file()
+
+
+def _part(path: Path) -> Path:
+    """The file that takes the place of ``path`` once it is whole."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")

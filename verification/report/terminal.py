@@ -6,8 +6,8 @@ import contextlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Protocol
 
 from verification.judges.comparison import Comparison
 from verification.report.document import Sheet
@@ -88,20 +88,26 @@ def problem_lines(problems: tuple[Problem, ...]) -> list[str]:
     return lines
 
 
+class Bar(Protocol):
+    """What is done of what there is to do, and what it is, where it is something else than before."""
+
+    def __call__(self, done: int, total: int, title: str | None = None) -> None: ...
+
+
 @contextlib.contextmanager
-def progress_bar(title: str, *, quiet: bool, out: IO[str] | None = None) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(title: str, *, quiet: bool, out: IO[str] | None = None) -> Iterator[Bar]:
     """A progress display on standard error while a check works: a bar on a terminal, nothing elsewhere."""
     out = sys.stderr if out is None else out
     console = None if quiet else _console(out)
     if console is None:
-        yield lambda done, total: None
+        yield lambda done, total, title=None: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done, total, title=None: bar.update(task, completed=done, total=total, description=title)
 
 
 def _console(out: IO[str]):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from verification.goldens.compare import departure
+from verification.goldens.changes import CHANGED, GONE, kind_of_change
 from verification.goldens.parse import GoldenFormatError, parse
 from verification.revisions.checkout import Checkout, CheckoutError
+from verification.revisions.trees import PACKAGE
 
-GOLDEN, FROZEN, RELAX = "golden", "verification/frozen", "relax"
-NEW, GONE, CHANGED = "new", "gone", "another outcome"
-INPUTS, REWRITTEN = "recorded from other inputs", "same outcome, other text"
+GOLDEN, FROZEN = "golden", "verification/frozen"
 
 
 @dataclass(frozen=True)
 class GoldenChange:
-    """One golden that is not what it was; ``detail`` says of another outcome how it differs from the old one.
+    """One golden that is not what it was; ``kind`` is one of those of a staged change, ``detail`` says of another
+    outcome how it differs from the old one.
 
     ``inputs`` is the digest of what it says that it was recorded from, empty for one that is gone.
     """
@@ -58,7 +58,7 @@ def changed(checkout: Checkout, base: str, head: str) -> Changed:
         goldens=tuple(_goldens(checkout, before, after)),
         recorded={case: frozenset(platforms) for case, platforms in recorded.items()},
         frozen=_paths(checkout, FROZEN, base, head),
-        relax=_paths(checkout, RELAX, base, head),
+        relax=_paths(checkout, PACKAGE, base, head),
     )
 
 
@@ -101,15 +101,9 @@ def _golden(case: str, platform: str, path: str, old: bytes | None, new: bytes |
     if new is None:
         return GoldenChange(case, platform, GONE)
     golden = parse(new, f"{GOLDEN}/{path}")
-    if old is None:
-        return GoldenChange(case, platform, NEW, inputs=golden.inputs)
     try:
-        recorded = parse(old, f"{GOLDEN}/{path}")
+        recorded = None if old is None else parse(old, f"{GOLDEN}/{path}")
     except GoldenFormatError as error:  # what is mended here
         return GoldenChange(case, platform, CHANGED, f"what it was cannot be read: {error}", golden.inputs)
-    if golden.inputs != recorded.inputs:
-        return GoldenChange(case, platform, INPUTS, inputs=golden.inputs)
-    found = departure(golden, recorded)
-    if found is None:
-        return GoldenChange(case, platform, REWRITTEN, inputs=golden.inputs)
-    return GoldenChange(case, platform, CHANGED, found.detail, golden.inputs)
+    kind, found = kind_of_change(golden, recorded)
+    return GoldenChange(case, platform, kind, "" if found is None else found.detail, golden.inputs)

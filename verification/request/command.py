@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from verification.report.outputs import add_reports, alone, write_reports
+from verification.usage import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +37,6 @@ def add_request_command(subparsers: Any) -> None:
 
 def _request(options: argparse.Namespace) -> int:
     from verification.cases import corpus
-    from verification.cli import UsageError
     from verification.goldens.parse import GoldenFormatError
     from verification.report.as_json import strict_json
     from verification.report.terminal import print_sheets, print_verdict, progress_bar
@@ -50,11 +50,11 @@ def _request(options: argparse.Namespace) -> int:
             statement = request_check(options.base, Checkout.here(), corpus(), progress)
     except (CheckoutError, SubjectFailed, GoldenFormatError) as error:
         raise UsageError(str(error)) from error
-    write_reports(options, lambda: document_of(statement), lambda: strict_json(as_dict(statement)))
     if not alone(options):
         if not options.quiet:
             print_sheets(sheets(statement), sys.stdout)
         print_verdict(statement.verdict, sys.stdout, holds=statement.exit_code == 0)
+    write_reports(options, lambda: document_of(statement), lambda: strict_json(as_dict(statement)))
     return statement.exit_code
 
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from verification.cases.case import Case
 from verification.diff.findings import CaseDiff, Diff
+from verification.goldens.changes import CHANGED, GONE, INPUTS, NEW, REWRITTEN
 from verification.goldens.compare import departure, golden_of
 from verification.goldens.digest import input_digest
 from verification.goldens.parse import Golden
 from verification.goldens.platform import ANY, platform_of
-from verification.request.changed import CHANGED, GONE, INPUTS, NEW, REWRITTEN, Changed, GoldenChange
+from verification.request.changed import Changed, GoldenChange
 
 # How a case that differs is settled.
 STATED, HELD = "its golden changed and holds the new outcome", "its golden did not change, and holds the new outcome"

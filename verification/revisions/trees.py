@@ -2,7 +2,8 @@
 
 Such a folder is kept under the user's cache by the hash that git gives its contents. It holds ``relax/`` and nothing
 else: the code of a revision must not find the rest of some checkout beside it. Nothing is written to the user's
-repository, no filter or hook of it runs, and each use proves the contents by computing their hash anew.
+repository, no filter or hook of it runs, and each use proves the contents by computing their hash anew. The `KEPT`
+that were used last stay; of the others, what nobody used for a day goes as a new one comes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,12 @@ from verification.revisions.checkout import Checkout, CheckoutError
 PACKAGE = "relax"
 _MODES = {"100644": False, "100755": True}
 _COMPILED = "__pycache__"
+KEPT = 32  # trees; each takes about a megabyte
+IN_USE = 86400.0  # seconds since it was last asked for in which a process may still import from a tree
+CACHE_TOLD = (
+    f"Copies of the code of revisions lie in RELAX_VERIFY_CACHE (default: ~/.cache/relax-verification); the {KEPT} "
+    "that were used last are kept."
+)
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,8 @@ def placed(files: Files, tree: str) -> Path:
     """
     cache = cache_folder() / "trees"
     root = cache / tree
+    with contextlib.suppress(OSError):  # there is none yet, or nothing can be written here, and so nothing removed
+        os.utime(root, follow_symlinks=False)
     if _holds(root, tree):
         return root
     cache.mkdir(parents=True, exist_ok=True)
@@ -124,9 +134,19 @@ def placed(files: Files, tree: str) -> Path:
                     os.rename(root, damaged)
                 with contextlib.suppress(OSError):
                     os.rename(new, root)
+        for number, old in enumerate(_outdated(cache)):
+            with contextlib.suppress(OSError):  # another process removes it too
+                os.rename(old, Path(temporary, f"old-{number}"))
     if not _holds(root, tree):
         raise CheckoutError(f"{root} does not hold the files of tree {tree}: remove that folder and try again")
     return root
+
+
+def _outdated(cache: Path) -> list[Path]:
+    """The trees of the cache that are neither among the `KEPT` used last nor of today."""
+    used = {path: path.lstat().st_mtime for path in cache.iterdir() if not path.name.startswith(".")}
+    last_used_first = sorted(used, key=lambda path: used[path], reverse=True)
+    return [path for path in last_used_first[KEPT:] if used[path] < time.time() - IN_USE]
 
 
 def _holds(root: Path, tree: str) -> bool:

@@ -34,7 +34,8 @@ import torch
 import verification
 from verification.bundles import read_cases, write_outcomes
 from verification.goldens.platform import platform_key
-from verification.subjects.origin import PACKAGE, loaded_places, strangers
+from verification.revisions.trees import PACKAGE
+from verification.subjects.origin import loaded_places, strangers
 from verification.subjects.other_revision import OtherRevision
 
 ORPHANED = 3
@@ -147,7 +148,7 @@ def _proven(root: Path) -> dict[str, list[str]]:
     """Where every module of relax came from; an error unless all came from ``root``."""
     places = loaded_places()
     foreign = strangers(places, root)
-    if foreign or "relax" not in places:
+    if foreign or PACKAGE not in places:
         raise ImportError(f"relax must come from {root}, but: {'; '.join(foreign) or 'there is none'}")
     return places
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from pathlib import Path
@@ -18,11 +19,16 @@ from typing import Any
 
 _GRACE = 10.0  # seconds in which the child may end by itself
 _OUT_OF_TIME = b"Timeout ("  # how faulthandler begins the stack of what took too long
+_LOOK = 0.2  # seconds between two looks at whether an answer is still wanted
 _LAST_WORDS = 4000  # bytes of its standard error for a report
 
 
 class Ended(RuntimeError):
     """There is no answer and there will be none; the message says how the child ended."""
+
+
+class CalledOff(RuntimeError):
+    """The answer is no longer wanted."""
 
 
 class ChildProcess:
@@ -60,20 +66,25 @@ class ChildProcess:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
 
-    def receive(self, deadline: float) -> dict[str, Any]:
+    def receive(self, deadline: float, stop: threading.Event | None = None) -> dict[str, Any]:
         """The next answer. `Ended` where none comes: the child has died, or took ``deadline`` seconds and was killed.
 
-        A child that keeps an eye on its own deadline has some seconds more, to say where it stood.
+        A child that keeps an eye on its own deadline has some seconds more, to say where it stood. `CalledOff` once
+        ``stop`` is set while there is no answer yet.
         """
         assert self._process.stdout is not None
         began = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while b"\n" not in self._pending:
+                if stop is not None and stop.is_set():
+                    raise CalledOff
                 left = began + deadline + _GRACE - time.monotonic()
-                if left <= 0 or not selector.select(left):
+                if left <= 0:
                     kill(self._process)
                     raise Ended(f"gave no answer within {deadline:g} seconds and was killed")
+                if not selector.select(min(left, _LOOK)):
+                    continue
                 chunk = os.read(self._process.stdout.fileno(), 2**16)
                 if not chunk:
                     raise Ended(self._how_it_ended(deadline))

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-PACKAGE = "relax"
+from verification.revisions.trees import PACKAGE
+
 Places = Mapping[str, Sequence[str]]  # by module: its file, or the folders of one that has none
 
 

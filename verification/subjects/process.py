@@ -108,17 +108,27 @@ class ProcessSubject:
             return self._answer(self._ask([case], threads, watch))[case.id]
 
     def run_all(
-        self, cases: Sequence[Case], progress: Callable[[int, int], None] = lambda done, total: None
+        self,
+        cases: Sequence[Case],
+        progress: Callable[[int, int], None] = lambda done, total: None,
+        stop: threading.Event | None = None,
+        *,
+        threads: int = 1,
+        watch: bool = True,
     ) -> dict[str, Outcome | None]:
-        """The outcomes of all cases, by id. ``progress`` is told how many of how many cases are done."""
+        """The outcomes of all cases, by id. ``progress`` is told how many of how many cases are done.
+
+        Once ``stop`` is set, by another thread, the process is ended and `CalledOff` raised.
+        """
         outcomes: dict[str, Outcome | None] = {}
         with self._lock:
             try:
                 ahead: _Asked | None = None  # one bundle is made ready while the process works on another
                 for start in (*range(0, len(cases), BUNDLE), None):
-                    asked, ahead = ahead, None if start is None else self._ask(cases[start : start + BUNDLE])
+                    next_ones = None if start is None else cases[start : start + BUNDLE]
+                    asked, ahead = ahead, None if next_ones is None else self._ask(next_ones, threads, watch, stop)
                     if asked is not None:
-                        outcomes.update(self._answer(asked))
+                        outcomes.update(self._answer(asked, stop))
                         progress(len(outcomes), len(cases))
             except BaseException:
                 self.close()  # what it would answer next belongs to no question
@@ -132,8 +142,10 @@ class ProcessSubject:
                 self._child.close()
                 self._child = None
 
-    def _ask(self, cases: Sequence[Case], threads: int = 1, watch: bool = True) -> _Asked:
-        child = self._running()
+    def _ask(
+        self, cases: Sequence[Case], threads: int = 1, watch: bool = True, stop: threading.Event | None = None
+    ) -> _Asked:
+        child = self._running(stop)
         self._bundles += 1
         given, taken = (child.folder / f"{what}-{self._bundles}" for what in ("cases", "outcomes"))
         try:
@@ -143,9 +155,9 @@ class ProcessSubject:
         child.send({"cases": str(given), "outcomes": str(taken), "threads": threads, "watch": watch})
         return _Asked(child, [case.id for case in cases], given, taken)
 
-    def _answer(self, asked: _Asked) -> dict[str, Outcome | None]:
+    def _answer(self, asked: _Asked, stop: threading.Event | None = None) -> dict[str, Outcome | None]:
         begun: str | None = None
-        while "case" in (message := self._receive(asked.child, self._deadline, begun)):
+        while "case" in (message := self._receive(asked.child, self._deadline, begun, stop)):
             begun = message["case"]
         self._require_own(message["relax"], begun)
         try:
@@ -158,13 +170,13 @@ class ProcessSubject:
         shutil.rmtree(asked.taken)
         return outcomes
 
-    def _running(self) -> ChildProcess:
+    def _running(self, stop: threading.Event | None = None) -> ChildProcess:
         if self._child is not None and self._child.pid_of_parent != os.getpid():
             self._child = None  # a copy of this object in a forked process: the child belongs to the other
         if self._child is None:
             harness = Checkout.here().root
             child = self._child = ChildProcess("verification.subjects.child", self.source.root, harness, self._deadline)
-            message = self._receive(child, START_DEADLINE, None)
+            message = self._receive(child, START_DEADLINE, None, stop)
             hello, places = message["hello"], message["relax"]
             self._require_own(places, None)
             if foreign := strangers({"verification": [hello["verification"]]}, harness):
@@ -177,9 +189,11 @@ class ProcessSubject:
             self._provenance = Provenance(self.source, relax_file, hello["verification"], calls=calls, **about)
         return self._child
 
-    def _receive(self, child: ChildProcess, deadline: float, begun: str | None) -> dict[str, Any]:
+    def _receive(
+        self, child: ChildProcess, deadline: float, begun: str | None, stop: threading.Event | None = None
+    ) -> dict[str, Any]:
         try:
-            message = child.receive(deadline)
+            message = child.receive(deadline, stop)
         except Ended as ended:
             raise self._failed(str(ended), begun) from None
         except BaseException:  # interrupted: what this child would answer next belongs to no question

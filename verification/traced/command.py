@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verification.report.outputs import add_json, alone, write_json
+from verification.usage import UsageError
 
 if TYPE_CHECKING:
     from verification.report.summary import Report
@@ -33,7 +34,6 @@ def add_replay_command(subparsers: Any) -> None:
 
 def _replay(options: argparse.Namespace) -> int:
     from verification.bundles import BundleError
-    from verification.cli import UsageError
     from verification.report.as_json import as_json
     from verification.report.terminal import progress_bar
     from verification.traced.read import TraceRefused, read_trace

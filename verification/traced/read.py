@@ -17,7 +17,7 @@ from safetensors.torch import load
 from verification.bundles.error import BundleError
 from verification.bundles.folder import fields
 from verification.bundles.strict_json import from_json
-from verification.goldens.plain_file import read_plain
+from verification.plain_file import read_plain
 
 INDEX, VERSION = "trace.json", 1
 MAX_BYTES = 2**29

@@ -14,7 +14,7 @@ from relax.algorithms.formulas.responses import concatenate, require_same_shapes
 from relax.algorithms.policy import token_losses
 from relax.backends.megatron.advantages import compute_advantages_and_returns
 from relax.backends.megatron.context_parallel import context_parallel
-from relax.backends.megatron.responses import get_responses, get_values, log_probs_and_entropy
+from relax.backends.megatron.responses import get_responses, get_values, log_probs_and_entropy, sequence_columns
 from relax.core.trace import keep
 
 __all__ = [
@@ -41,10 +41,9 @@ def policy_loss_function(
     ``kl_loss_coef`` times ``kl_loss``. A rank without a token has a loss of 0 that still depends on the logits, so that
     it joins its peers in the backward pass.
     """
-    lengths: dict[str, Any] = {name: batch[name] for name in ("total_lengths", "response_lengths")}
-    lengths["padded_total_lengths"] = batch.get("padded_total_lengths")
-    context = context_parallel(args, **lengths)
-    log_probs, entropy = log_probs_and_entropy(args, logits, tokens=batch["tokens"], **lengths)
+    columns = sequence_columns(batch)
+    log_probs, entropy = log_probs_and_entropy(args, logits, **columns)
+    context = context_parallel(args, **{name: column for name, column in columns.items() if name != "tokens"})
     masks = batch.get("loss_masks")
     if masks is None:
         masks = [torch.ones(length, device=logits.device) for length in batch["response_lengths"]]

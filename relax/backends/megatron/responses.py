@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -11,6 +12,13 @@ from relax.algorithms.formulas.log_probs import vocab_parallel_log_probs
 from relax.algorithms.formulas.responses import require_same_count
 from relax.backends.megatron.context_parallel import ContextParallel, context_parallel
 from relax.backends.megatron.parallel import parallel
+
+
+def sequence_columns(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a batch that tell its sequences, as `get_responses` takes them; padding only where it has one."""
+    columns = {name: batch[name] for name in ("tokens", "total_lengths", "response_lengths")}
+    padded = batch.get("padded_total_lengths")
+    return columns if padded is None else {**columns, "padded_total_lengths": padded}
 
 
 def get_responses(

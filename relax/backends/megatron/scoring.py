@@ -9,10 +9,8 @@ from typing import Any
 import torch
 
 from relax.backends.megatron.forward import output_of
-from relax.backends.megatron.responses import get_values, log_probs_and_entropy
+from relax.backends.megatron.responses import get_values, log_probs_and_entropy, sequence_columns
 from relax.backends.megatron.train_step import micro_batches
-
-SEQUENCES = ("tokens", "total_lengths", "response_lengths", "padded_total_lengths")
 
 
 @torch.no_grad()
@@ -21,7 +19,7 @@ def score_log_probs(
 ) -> list[torch.Tensor]:
     """The log-probability of each response's tokens, float32 ``[R_i]``: the bits that sampling them recorded."""
     log_probs: list[torch.Tensor] = []
-    for columns in _slices(batch, micro_batch_size):
+    for columns in micro_batches(sequence_columns(batch), micro_batch_size):
         log_probs += [one.cpu() for one in log_probs_and_entropy(args, output_of(args, model, columns), **columns)[0]]
     return log_probs
 
@@ -32,10 +30,6 @@ def score_values(
 ) -> list[torch.Tensor]:
     """The critic's value at each response's tokens, float32 ``[R_i]``."""
     values: list[torch.Tensor] = []
-    for columns in _slices(batch, micro_batch_size):
+    for columns in micro_batches(sequence_columns(batch), micro_batch_size):
         values += [one.cpu() for one in get_values(args, output_of(args, critic, columns), **columns)]
     return values
-
-
-def _slices(batch: Mapping[str, Sequence[Any]], size: int) -> Any:
-    return micro_batches({name: batch[name] for name in SEQUENCES if name in batch}, size)

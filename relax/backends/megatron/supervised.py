@@ -10,7 +10,7 @@ import torch
 
 from relax.algorithms.formulas.reducers import reduce_loss
 from relax.algorithms.formulas.responses import require_same_shapes
-from relax.backends.megatron.responses import get_values, log_probs_and_entropy
+from relax.backends.megatron.responses import get_values, log_probs_and_entropy, sequence_columns
 
 LossAndMetrics = tuple[torch.Tensor, dict[str, torch.Tensor]]
 
@@ -21,23 +21,18 @@ def supervised_loss_function(args: Namespace, batch: Mapping[str, Any], logits: 
     Reduced as `relax.backends.megatron.loss.policy_loss_function` reduces; ``batch`` holds the same lengths, tokens and
     masks.
     """
-    log_probs, entropy = log_probs_and_entropy(args, logits, **_sequences(batch))
+    log_probs, entropy = log_probs_and_entropy(args, logits, **sequence_columns(batch))
     losses = [-tokens for tokens in log_probs]
     return _reduced(args, batch, {"loss": losses, "entropy": entropy})
 
 
 def value_loss_function(args: Namespace, batch: Mapping[str, Any], values: torch.Tensor) -> LossAndMetrics:
     """``(loss, metrics)`` of a critic: half the squared distance of its values from ``returns``, ``[R_i]`` each."""
-    predicted = get_values(args, values, **_sequences(batch))
+    predicted = get_values(args, values, **sequence_columns(batch))
     require_same_shapes(values=predicted, returns=batch["returns"])
     errors = [ours - theirs for ours, theirs in zip(predicted, batch["returns"], strict=True)]
     columns = {"loss": [error * error / 2 for error in errors], "value": predicted, "value_error": errors}
     return _reduced(args, batch, columns)
-
-
-def _sequences(batch: Mapping[str, Any]) -> dict[str, Any]:
-    required = {name: batch[name] for name in ("tokens", "total_lengths", "response_lengths")}
-    return {**required, "padded_total_lengths": batch.get("padded_total_lengths")}
 
 
 def _reduced(args: Namespace, batch: Mapping[str, Any], columns: Mapping[str, list[torch.Tensor]]) -> LossAndMetrics:

@@ -18,7 +18,7 @@ class Busy(RuntimeError):
 
 
 @contextmanager
-def alone(checkout: Checkout) -> Iterator[None]:
+def locked(checkout: Checkout) -> Iterator[None]:
     """Holds the lock of the staging folder while the body runs; `Busy` at once where another process holds it."""
     path = staging_folder(checkout) / LOCK
     with path.open("a+", encoding="utf-8") as file:
