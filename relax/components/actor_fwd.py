@@ -30,7 +30,8 @@ class ActorFwd:
     def forward(self, keys: Sequence[str], weights: Mapping[str, torch.Tensor] | None = None) -> dict[str, Any]:
         """Adds the column to rows; with ``weights``, or those of the call before."""
         if weights is not None:
-            load_weights(self.model, weights)
+            with self._clock("transport"):
+                load_weights(self.model, weights)
         with self._clock("transport"):
             batch = self.queue.get(keys, SEQUENCE_COLUMNS)
         with self._clock(self.column):

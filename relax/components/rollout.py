@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,8 @@ class Rollout:
 
     def _take(self, weights: Mapping[str, torch.Tensor] | None) -> None:
         if weights is not None:
-            load_weights(self.model, weights)
+            with self._clock("transport"):
+                load_weights(self.model, weights)
 
     def _remember(self, rollout: int) -> None:
         # No checkpoint is still to come that goes on with a rollout before the version it is sampled with.
@@ -165,4 +167,9 @@ class Rollout:
         return [samples[start : start + size] for start in range(0, len(samples), size)]
 
     def _sampling(self) -> dict[str, Any]:
-        return {"max_new_tokens": self.args.max_new_tokens, "scoring": self._random.drawn_from}
+        return {"max_new_tokens": self.args.max_new_tokens, "scoring": self._scoring}
+
+    @contextmanager
+    def _scoring(self) -> Iterator[None]:
+        with self._clock("rewards"), self._random.drawn_from():
+            yield

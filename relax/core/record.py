@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from relax.core.fingerprint import joined
 from relax.core.registry import ACTOR, CRITIC, SFT_LOSS_TYPE
 from relax.core.rows import steps_before
 from relax.core.schedule import Unit
+from relax.core.step_timer import StepTimer
 from relax.progress.summary import Summary
 
 SHOWN = ("drawn", "response_length")
@@ -44,23 +44,20 @@ class Record:
     """Mean rewards by ``start`` and ``end``."""
     fingerprints: dict[int, dict[str, int]] = field(default_factory=dict)
     """By rollout, since this process started: of ``tokens`` and ``advantages``, equal where two runs' bits are."""
-    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By role and by what it did, summed over its processes, since this process started."""
     _rollouts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     _batches: dict[tuple[str, int], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     _learned: Mapping[str, float] = field(default_factory=dict)
-    _began: float = 0.0
-    _reported: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.timer = StepTimer(self.args)
 
     def begin(self) -> None:
         """The processes are there: the time of the run counts from now."""
-        self._began = self._reported = time.perf_counter()
+        self.timer.begin()
 
     def take(self, unit: Unit, results: Sequence[Any]) -> None:
         """Takes what the processes of a role gave for a unit."""
-        for facts in results:
-            if isinstance(facts, Mapping):
-                self._spent(unit.role, facts.get("seconds", {}))
+        self.timer.take(unit, results)
         if unit.call in ("generate", "fetch"):
             self._rollouts[unit.arguments["rollout"]] = results[0]
         elif unit.call == "train":
@@ -82,7 +79,7 @@ class Record:
         self.counts.generated += sum(facts["generated"] for facts in found)
         self.counts.enqueued += sum(facts["enqueued"] for facts in found)
         self.counts.trained += sum(facts["trained"] for ranks in actor for facts in ranks)
-        now = time.perf_counter()
+        seconds = self.timer.row()
         row: dict[str, float | int] = {"rollout": rollouts[-1], "step": steps_before(self.args, rollouts[-1] + 1)}
         row |= _means("reward/", [facts["rewards"] for facts in found if "rewards" in facts])
         row |= _means("rollout/", [facts["metrics"] for facts in found if "metrics" in facts])
@@ -90,17 +87,11 @@ class Record:
         row |= _means("train/", [ranks[0]["metrics"] for ranks in actor])
         row |= _means("critic/", [facts["metrics"] for facts in critic])
         samples = sum(facts["generated"] for facts in found)
-        row |= {
-            "samples": samples,
-            "seconds": now - self._reported,
-            "samples_per_second": samples / (now - self._reported),
-        }
-        self._reported = now
-        return row
+        return row | {"samples": samples, "seconds": seconds, "samples_per_second": samples / seconds}
 
     def supervised_row(self, step: int) -> dict[str, float | int]:
         """The numbers of supervised step ``step``, which was the last."""
-        self._reported = time.perf_counter()
+        self.timer.supervised_row()
         return {"supervised_step": step, **_means("supervised/", [self._learned])}
 
     def summary(self) -> Summary:
@@ -113,8 +104,7 @@ class Record:
             del counts["trained"]
         return Summary(
             evaluations=self.evaluations,
-            seconds=self.seconds,
-            elapsed=time.perf_counter() - self._began,
+            times=self.timer.times(),
             counts=counts,
             fingerprints=self.fingerprints,
         )
@@ -126,11 +116,6 @@ class Record:
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Continues from what `saved` gave."""
         self.counts, self.evaluations = Counts(**saved["counts"]), dict(saved["evaluations"])
-
-    def _spent(self, role: str, seconds: Mapping[str, float]) -> None:
-        of_role = self.seconds.setdefault(role, {})
-        for name, spent in seconds.items():
-            of_role[name] = of_role.get(name, 0.0) + spent
 
     def _fingerprint(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from relax.progress.times import Times
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -12,10 +14,7 @@ class Summary:
 
     evaluations: Mapping[str, Mapping[str, float]]
     """Mean rewards by ``start`` and ``end``."""
-    seconds: Mapping[str, Mapping[str, float]]
-    """By role and by what it did, summed over the role's processes."""
-    elapsed: float
-    """Seconds from the first unit to the last."""
+    times: Times
     counts: Mapping[str, int]
     """Samples by what was done with them: all are the same number."""
 
@@ -41,15 +40,21 @@ class Summary:
         return _table(("evaluation", "start", "end", "change"), rows) if rows else []
 
     def _spent(self) -> list[str]:
-        rows = [
-            (f"{role}: {name}", f"{seconds:.2f}", f"{seconds / self.elapsed:.1%}")
-            for role, spent in self.seconds.items()
-            for name, seconds in sorted(spent.items(), key=lambda item: -item[1])
-        ]
-        return _table(("where the time went", "seconds", "of the run"), [*rows, ("the run", f"{self.elapsed:.2f}", "")])
+        times = self.times
+        of_run = [(name, f"{seconds:.2f}", _share(seconds, times.elapsed)) for name, seconds in times.of_the_run()]
+        lines = _table(("where the time went", "seconds", "of the run"), of_run)
+        if times.steps:
+            head = "in the steps" if times.in_turn else "in the steps, of each role's own time: they overlap"
+            of_steps = [(name, f"{spent:.2f}", _share(spent, times.steps)) for name, spent in times.of_the_steps()]
+            lines += _table((head, "seconds", "of the steps"), of_steps)
+        return lines
 
     def _counted(self) -> str:
         return (" == " if self.nothing_lost else " != ").join(f"{name} {count}" for name, count in self.counts.items())
+
+
+def _share(seconds: float, whole: float) -> str:
+    return f"{seconds / whole:.1%}" if whole else ""
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -8,14 +8,20 @@ from typing import Any
 
 import torch
 
-from relax.core.clock import Clock
 from relax.core.fingerprint import fingerprint, joined
 from relax.core.record import Record
 from relax.core.schedule import Unit
 from relax.progress.summary import Summary
+from relax.progress.times import Times
 
 ARGS = Namespace(
-    rollout_batch_size=2, n_samples_per_prompt=4, global_batch_size=4, loss_type="policy_loss", debug_rollout_only=False
+    rollout_batch_size=2,
+    n_samples_per_prompt=4,
+    global_batch_size=4,
+    loss_type="policy_loss",
+    debug_rollout_only=False,
+    hybrid=False,
+    fully_async=False,
 )
 
 
@@ -74,7 +80,6 @@ def test_counts() -> None:
     assert record.summary().counts == {"generated": 0, "enqueued": 0, "trained": 0}
     record.row([3], [6, 7])
     assert record.summary().counts == {"generated": 8, "enqueued": 8, "trained": 8}
-    assert record.seconds == {"rollout": {"sample": 1.5}, "actor": {"loss": 2.0}, "critic": {}}
     later = record_of_a_rollout()
     later.restore(record.saved(4))
     later.row([3], [6, 7])
@@ -106,27 +111,11 @@ def test_fingerprint_of_bits() -> None:
     assert len({whole, *others}) == 6
 
 
-def test_clock() -> None:
-    """Time is added up by name, also where a block raises, and starts anew when it was taken."""
-    clock = Clock()
-    for _ in range(2):
-        with clock("a"):
-            pass
-    try:
-        with clock("b"):
-            raise KeyError
-    except KeyError:
-        pass
-    assert clock.take().keys() == {"a", "b"}
-    assert clock.take() == {}
-
-
 def test_summary() -> None:
     """The lines at the end: rewards before and after, where the time went, and whether a sample was lost."""
     summary = Summary(
         evaluations={"start": {"format": 0.25}, "end": {"format": 1.0}},
-        seconds={"actor": {"loss": 1.0, "transport": 3.0}},
-        elapsed=4.0,
+        times=Times(elapsed=4.0, steps=3.0, spent={"actor": {"loss": 1.5}}),
         counts={"generated": 8, "enqueued": 8, "trained": 8},
     )
     assert summary.nothing_lost
@@ -134,11 +123,14 @@ def test_summary() -> None:
         ["evaluation", "start", "end", "change"],
         ["format", "0.2500", "1.0000", "+0.7500"],
         ["where", "the", "time", "went", "seconds", "of", "the", "run"],
-        ["actor:", "transport", "3.00", "75.0%"],
-        ["actor:", "loss", "1.00", "25.0%"],
-        ["the", "run", "4.00"],
+        ["steps", "3.00", "75.0%"],
+        ["the", "run", "4.00", "100.0%"],
+        ["in", "the", "steps", "seconds", "of", "the", "steps"],
+        ["loss,", "gradients", "1.50", "50.0%"],
+        ["other,", "waiting", "1.50", "50.0%"],
+        ["the", "steps", "3.00", "100.0%"],
         ["generated", "8", "==", "enqueued", "8", "==", "trained", "8"],
     ]
-    lost = Summary({}, {}, 1.0, {"generated": 8, "enqueued": 8, "trained": 7})
+    lost = Summary({}, Times(), {"generated": 8, "enqueued": 8, "trained": 7})
     assert not lost.nothing_lost
     assert lost.text().endswith("generated 8 != enqueued 8 != trained 7\n")
