@@ -61,6 +61,7 @@ def guarded(advice: str) -> Iterator[Run]:
     )
     os.close(read)
     os.environ[MARK] = run
+    os.environ.setdefault("SPT_NOENV", "1")  # else Ray writes the titles of its processes over their environment
     found = Run(run, write)
     try:
         yield found

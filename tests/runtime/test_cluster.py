@@ -86,11 +86,26 @@ def test_second_ray(ray_cluster: None) -> None:
 
 
 STARTS = """
-import sys
+import os, sys, time
+from pathlib import Path
 from relax.core.cluster import ClusterError, cluster
 from relax.core.guard import guarded, processes_of
 
+def descendants():
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            pass
+    found, more = set(), {os.getpid()}
+    while more:
+        found |= more
+        more = {child for child, parent in parents.items() if parent in more}
+    return found - {os.getpid()}
+
 with guarded("") as run:
+    (guard,) = descendants()
     told = []
     with cluster(3, announce=told.append) as folder:
         import ray
@@ -104,6 +119,8 @@ with guarded("") as run:
 
         assert [folder] == told and folder.is_dir()
         assert 3 == ray.cluster_resources()["CPU"]
+        time.sleep(2)  # for those that Ray starts behind its start
+        assert set(processes_of(run.name)) == descendants() - {guard}
         assert 4 < len(processes_of(run.name))
         try:
             ray.get(Noisy.remote().die.remote())
