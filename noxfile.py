@@ -140,7 +140,7 @@ def types(session: nox.Session) -> None:
 @nox.session(tags=["measure"], default=False)
 def bench(session: nox.Session) -> None:
     """The performance table, ratios taken in one run."""
-    install(session, "verify")
+    install(session, "verify,megatron,runtime")
     session.run("relax-verify", "bench", *session.posargs, *reports("bench", "json"))
 
 
