@@ -18,12 +18,18 @@ from relax.runtime_options import add_runtime_options, validate_runtime_args
 
 __all__ = ["build_parser", "main", "parse_args", "validate_algorithm_args", "validate_runtime_args"]
 
+COMMAND = "python -m relax.arguments"
+DESCRIPTION = "Checks a command line of relax and shows the options in force; starts nothing."
 _NOT_GIVEN = object()
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of every option, and of ``--no-`` before the name of a switch; `parse_args` also checks."""
+def build_parser(command: str = COMMAND, description: str = DESCRIPTION) -> argparse.ArgumentParser:
+    """The parser of every option, and of ``--no-`` before the name of a switch; `parse_args` also checks.
+
+    ``command`` and ``description`` are what its help says.
+    """
     parser = options.build_parser()
+    parser.usage, parser.description = f"{command} [options]", description
     add_runtime_options(parser)
     for switch in [action for action in parser._actions if isinstance(action.const, bool)]:
         parser.add_argument(
@@ -38,9 +44,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options in force. A command line that is refused ends with exit status 2 and one line on stderr."""
-    parser = build_parser()
+def parse_args(
+    argv: Sequence[str] | None = None, *, command: str = COMMAND, description: str = DESCRIPTION
+) -> argparse.Namespace:
+    """The options in force. A command line that is refused ends with exit status 2 and one line on stderr.
+
+    ``command`` and ``description`` are what ``--help`` says.
+    """
+    parser = build_parser(command, description)
     try:
         args = _merged(parser, argv)
         validate_algorithm_args(args)

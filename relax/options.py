@@ -27,7 +27,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="relax",
         usage="%(prog)s [options]",
-        description="Checks a command line of relax and shows the options in force; starts nothing.",
         allow_abbrev=False,
     )
     for add in (_algorithm, _rewards, _batches, _advantages, _kl, _objective, _off_policy, _mode, _parallel, _run):
@@ -203,9 +202,15 @@ def _mode(parser: argparse.ArgumentParser) -> None:
 
 def _parallel(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("parallelism")
-    add_value(group, "--tensor-model-parallel-size", int, 1, "ranks that share each layer")
-    add_value(group, "--pipeline-model-parallel-size", int, 1, "ranks that share the sequence of layers")
-    add_value(group, "--context-parallel-size", int, 1, "ranks that share each response")
+    add_value(group, "--tensor-model-parallel-size", int, 1, "ranks that share each layer; a training run takes 1")
+    add_value(
+        group,
+        "--pipeline-model-parallel-size",
+        int,
+        1,
+        "ranks that share the sequence of layers; a training run takes 1",
+    )
+    add_value(group, "--context-parallel-size", int, 1, "ranks that share each response; a training run takes 1")
     add_value(group, "--qkv-format", str, "thd", "thd: packed responses; bshd: padded rows", choices=QKV_FORMATS)
 
 

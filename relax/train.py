@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from relax.core.checkpoint import Checkpoint
     from relax.progress.summary import Summary
 
+COMMAND = "python -m relax.train"
+DESCRIPTION = (
+    "Trains a policy with one of the registered algorithms, in processes on this machine, and shows how it goes. Exit "
+    "status: 0 done, 1 failed in the run, 2 refused before anything was started, 130 interrupted."
+)
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 FAILURE = "failure.txt"
 """Below ``--log-dir``: the traceback of what ended the run inside a role."""
@@ -22,24 +27,33 @@ FAILURE = "failure.txt"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Trains; gives the exit status: 0 done, 1 failed in the run, 2 refused before anything started, 130 Ctrl-C."""
-    args = _parsed(argv)
     try:
+        args = _parsed(argv)
         checkpoint = _checked(args)
-    except ValueError as refusal:
+    except (ValueError, OSError) as refusal:
         return _say(refusal, REFUSED)
+    except KeyboardInterrupt:
+        return _say("interrupted before anything was started", INTERRUPTED)
+    try:
+        return _run(args, checkpoint)
+    except KeyboardInterrupt:
+        return _say(f"interrupted; {_advice(args)}", INTERRUPTED)
+
+
+def _run(args: Namespace, checkpoint: Checkpoint | None) -> int:
     from relax.core.checkpoint import CheckpointError
     from relax.core.cluster import ClusterError
     from relax.core.execution import RunError
+    from relax.core.trace import TraceError
+    from relax.progress.watch import ProgressError
     from relax.transport.queue import TransportError
 
     try:
         summary = _trained(args, checkpoint)
     except RunError as failure:
-        return _say(f"{failure}{_kept(args, failure.trace)}", FAILED)
-    except (ClusterError, TransportError, CheckpointError) as failure:
-        return _say(failure, FAILED)
-    except KeyboardInterrupt:
-        return _say(f"interrupted; {_advice(args)}", INTERRUPTED)
+        return _say(f"{failure}{_kept(args, failure.trace)}; {_advice(args)}", FAILED)
+    except (ClusterError, TransportError, CheckpointError, TraceError, ProgressError) as failure:
+        return _say(f"{failure}; {_advice(args)}", FAILED)
     sys.stdout.write(summary.text())
     return DONE if summary.nothing_lost else _say("samples were lost or trained on twice: see the counts", FAILED)
 
@@ -48,7 +62,7 @@ def _parsed(argv: Sequence[str] | None) -> Namespace:
     """The options in force; what they warn of is a line each."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
-        args = parse_args(argv)
+        args = parse_args(argv, command=COMMAND, description=DESCRIPTION)
     for warning in said:
         sys.stderr.write(f"relax: warning: {warning.message}\n")
     return args
@@ -69,6 +83,7 @@ def _checked(args: Namespace) -> Checkpoint | None:
 
 def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     """The whole run: nothing that it started outlives this call."""
+    from relax.core.checkpoint import without_unfinished
     from relax.core.cluster import cluster
     from relax.core.controller import Controller
     from relax.core.guard import guarded
@@ -77,8 +92,11 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     from relax.transport.queue import start_queue
 
     needed = logical_cpus(args)
-    first = None if args.load is None else 0 if checkpoint is None else checkpoint.step
+    first = None if checkpoint is None else checkpoint.step
+    sys.stdout.write(f"starting Ray and {needed} processes\n")
+    sys.stdout.flush()
     with (
+        without_unfinished(args.save),
         guarded(_advice(args)) as run,
         cluster(args.ray_logical_cpus or needed, needed=needed, announce=run.remove) as folder,
         start_queue(args.storage_units) as queue,
@@ -90,7 +108,7 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
 def _advice(args: Namespace) -> str:
     if args.save is None:
         return "start again; with --save and --save-interval a run can be continued"
-    return f"continue with --load {args.save} once it holds a checkpoint"
+    return f"continue with --load {args.save}"
 
 
 def _kept(args: Namespace, trace: str | None) -> str:
@@ -100,7 +118,10 @@ def _kept(args: Namespace, trace: str | None) -> str:
     if args.log_dir is None:
         return " (--log-dir keeps the traceback)"
     path = Path(args.log_dir) / FAILURE
-    path.write_text(trace)
+    try:
+        path.write_text(trace)
+    except OSError as error:
+        return f" (the traceback is lost: {path} cannot be written: {error.strerror or error})"
     return f" (traceback in {path})"
 
 

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import torch
 INDEX = "checkpoint.json"
 VERSION = 1
 _NAME = re.compile(r"step-(\d{8,})")
+_PENDING = re.compile(r"pending-\d{8,}")
 _REPLACED = re.compile(r"replaced-(\d{8,})")
 
 
@@ -44,6 +45,29 @@ def pending_folder(root: Path, step: int) -> Path:
     except OSError as error:
         raise _cannot_write(pending, error) from error
     return pending
+
+
+def unfinished(root: Path) -> list[Path]:
+    """What saves that did not come to their end left in ``root``: nobody reads it any more."""
+    if not root.is_dir():
+        return []
+    _put_back(root)
+    return [path for path in sorted(root.iterdir()) if _PENDING.fullmatch(path.name) or _REPLACED.fullmatch(path.name)]
+
+
+@contextlib.contextmanager
+def without_unfinished(save: str | None) -> Iterator[None]:
+    """For the one run that writes to ``save``: there is nothing `unfinished` when it starts, nor when it has ended."""
+    try:
+        _remove_unfinished(save)
+        yield
+    finally:
+        _remove_unfinished(save)
+
+
+def _remove_unfinished(save: str | None) -> None:
+    for path in [] if save is None else unfinished(Path(save)):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def write_part(pending: Path, name: str, *, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
@@ -107,58 +131,85 @@ def _put_back(root: Path) -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose files have been checked against its index."""
+    """A checkpoint, each of whose files is checked against its index whenever it is read."""
 
     folder: Path
     step: int
+    files: Mapping[str, Mapping[str, Any]]
+    """Name to the size in bytes and the hash that it was written with."""
 
     def parts(self) -> set[str]:
         """The names of its parts."""
-        return {path.stem for path in self.folder.iterdir()} - {Path(INDEX).stem}
+        return {Path(name).stem for name in self.files}
+
+    def check(self) -> None:
+        """Raises `CheckpointError` for a file that has changed since it was written."""
+        for name in self.files:
+            self._bytes(name)
 
     def tensors(self, name: str) -> dict[str, torch.Tensor]:
         """The tensors of part ``name``."""
         from safetensors import SafetensorError
         from safetensors.torch import load
 
-        path = self.folder / f"{name}.safetensors"
+        file = f"{name}.safetensors"
         try:
-            return load(self._bytes(path))
+            return load(self._bytes(file))
         except SafetensorError as error:
-            raise CheckpointError(f"{path} is no file of tensors: {error}; {_REMEDY}") from error
+            raise CheckpointError(f"{self.folder / file} is no file of tensors: {error}; {_REMEDY}") from error
 
     def facts(self, name: str) -> dict[str, Any]:
         """The numbers of part ``name``."""
-        return json.loads(self._bytes(self.folder / f"{name}.json"))
+        return json.loads(self._bytes(f"{name}.json"))
 
-    def _bytes(self, path: Path) -> bytes:
-        try:
-            return path.read_bytes()
-        except FileNotFoundError as error:
+    def _bytes(self, file: str) -> bytes:
+        path = self.folder / file
+        if file not in self.files:
             held = ", ".join(sorted(self.parts()))
             raise CheckpointError(
                 f"{self.folder} has no part {path.stem!r}, only {held}: it was saved by a run with other roles"
-            ) from error
+            )
+        try:
+            expected, data = self.files[file], path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror or error}; {_REMEDY}") from error
+        if len(data) != expected["bytes"]:
+            raise CheckpointError(f"{path} has {len(data)} bytes and was written with {expected['bytes']}; {_REMEDY}")
+        if hashlib.sha256(data).hexdigest() != expected["sha256"]:
+            raise CheckpointError(f"{path} has changed since it was written (sha256); {_REMEDY}")
+        return data
 
 
 def open_checkpoint(root: Path, step: int | None = None) -> Checkpoint:
     """Checkpoint ``step`` of ``root``, the latest without one; ``root`` may also be a checkpoint's own folder.
 
-    Raises `CheckpointError`, before anything is loaded, where there is none, and for a file that is missing, too many
-    or changed since it was written.
+    Raises `CheckpointError` where there is none, and for a file that is missing or too many. What it holds is looked at
+    when it is read; all at once by `Checkpoint.check`.
     """
-    if found := _NAME.fullmatch(root.name):
-        root, step = root.parent, int(found[1])
+    root, step = _called(root, step)
     steps = checkpoints(root)
-    if step is None and steps:
-        step = steps[-1]
     if step is None or step not in steps:
         there = f"only those of steps {', '.join(map(str, steps))}" if steps else "none at all"
         wanted = "checkpoint" if step is None else f"checkpoint of step {step}"
         raise CheckpointError(f"{root} holds no {wanted}, {there}: give the folder that --save wrote to")
     folder = root / f"step-{step:08d}"
-    _check_files(folder, _index(folder))
-    return Checkpoint(folder, step)
+    files = _index(folder)
+    present = {path.name for path in folder.iterdir()} - {INDEX}
+    for name in sorted(present ^ files.keys()):
+        reason = "is missing" if name in files else "is not listed in its index"
+        raise CheckpointError(f"{folder / name} {reason}; {_REMEDY}")
+    return Checkpoint(folder, step, files)
+
+
+def step_called(root: Path) -> int | None:
+    """The step that `open_checkpoint` would open, without a look into it; None where there is no checkpoint."""
+    return _called(root, None)[1]
+
+
+def _called(root: Path, step: int | None) -> tuple[Path, int | None]:
+    if found := _NAME.fullmatch(root.name):
+        return root.parent, int(found[1])
+    return root, max(checkpoints(root), default=None) if step is None else step
 
 
 _REMEDY = "delete that folder to continue from the checkpoint before it"
@@ -176,21 +227,6 @@ def _index(folder: Path) -> dict[str, dict[str, Any]]:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}; {_REMEDY}") from error
     raise CheckpointError(f"{path} is of version {version!r}, and this program reads {VERSION}; {_REMEDY}")
-
-
-def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
-    there = {path.name for path in folder.iterdir()} - {INDEX}
-    for name in sorted(there ^ files.keys()):
-        reason = "is missing" if name in files else "is not listed in its index"
-        raise CheckpointError(f"{folder / name} {reason}; {_REMEDY}")
-    for name, facts in files.items():
-        data = (folder / name).read_bytes()
-        if len(data) != facts["bytes"]:
-            raise CheckpointError(
-                f"{folder / name} has {len(data)} bytes and was written with {facts['bytes']}; {_REMEDY}"
-            )
-        if hashlib.sha256(data).hexdigest() != facts["sha256"]:
-            raise CheckpointError(f"{folder / name} has changed since it was written (sha256); {_REMEDY}")
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from relax.algorithms.spec import get_algorithm
-from relax.core.checkpoint import checkpoints
+from relax.core.checkpoint import checkpoints, step_called, unfinished
 from relax.core.registry import SFT_LOSS_TYPE
 from relax.core.trace import INDEX as SEALED
-from relax.progress.watch import METRICS
+from relax.progress.watch import METRICS, SUPERVISED
 
 FLOAT = 4  # bytes
 STATES = 3  # of a parameter: its weight and Adam's two moments
@@ -51,10 +51,33 @@ def checkpoint_bytes(args: Namespace, count: int) -> int:
     return (trained * STATES + published) * count * FLOAT + SPARE
 
 
-def checkpoints_at_once(args: Namespace) -> int:
-    """The most checkpoints that lie on the disk at one time, the one that is being written included."""
-    written = args.num_rollout // args.save_interval + 1 if args.save_interval else 1
-    return written if args.keep_checkpoints is None else min(written, args.keep_checkpoints + 1)
+def checkpoints_to_come(args: Namespace) -> list[int]:
+    """The steps of which the run will write a checkpoint, in order; steps count rollouts."""
+    last = 0 if args.loss_type == SFT_LOSS_TYPE else args.num_rollout
+    done = None if args.load is None else step_called(Path(args.load))
+    every = range(0, last + 1, args.save_interval) if args.save_interval else ()
+    return [step for step in sorted({*every, last}) if step > (-1 if done is None else done)]
+
+
+def most_needed(args: Namespace, each: int) -> int:
+    """The most bytes by which ``--save`` grows at any moment of the run, with checkpoints of ``each`` bytes.
+
+    A new one is whole before one of its step, or one beyond ``--keep-checkpoints``, goes.
+    """
+    root = Path(args.save)
+    held = {step: _size(root / f"step-{step:08d}") for step in checkpoints(root)}
+    before, most = sum(held.values()), 0
+    for step in checkpoints_to_come(args):
+        most = max(most, sum(held.values()) + each - before)
+        held[step] = each
+        until_now = sorted(one for one in held if one <= step)
+        for old in until_now[: -args.keep_checkpoints if args.keep_checkpoints else 0]:
+            del held[old]
+    return most
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _require_writable(option: str, folder: Path) -> None:
@@ -88,6 +111,7 @@ def _require_own(args: Namespace) -> None:
             )
     for option, folder, file in (
         ("--log-dir", args.log_dir, METRICS),
+        ("--log-dir", args.log_dir, SUPERVISED),
         ("--trace-folder", args.trace_folder, SEALED),
     ):
         if folder is not None and loaded is None and (Path(folder) / file).exists():
@@ -95,12 +119,13 @@ def _require_own(args: Namespace) -> None:
 
 
 def _require_room(args: Namespace, count: int) -> None:
-    each, number = checkpoint_bytes(args, count), checkpoints_at_once(args)
-    free = shutil.disk_usage(_nearest(Path(args.save))).free
-    if each * number > free:
+    root, each = Path(args.save), checkpoint_bytes(args, count)
+    needed = most_needed(args, each)
+    free = shutil.disk_usage(_nearest(root)).free + sum(map(_size, unfinished(root)))  # which go first
+    if needed > free:
         raise FolderError(
-            f"--save {args.save}: {number} checkpoints of about {_shown(each)} do not fit into the {_shown(free)} that "
-            "are free there; free the disk, raise --save-interval or lower --keep-checkpoints"
+            f"--save {args.save}: checkpoints of about {_shown(each)} each take {_shown(needed)} more at once, and "
+            f"{_shown(free)} are free there; free the disk, raise --save-interval or lower --keep-checkpoints"
         )
 
 

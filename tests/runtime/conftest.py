@@ -20,6 +20,7 @@ WITH_RAY = {
     "test_real_runs.py",
     "test_controller.py",
     "test_train_command.py",
+    "test_train_errors.py",
 }
 LOGICAL_CPUS = 16
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 from argparse import Namespace
-from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +11,13 @@ import pytest
 import torch
 
 from relax.arguments import parse_args
-from relax.backends.megatron.build import build_critic, build_policy
-from relax.core.checkpoint import commit, pending_folder, write_part
-from relax.core.folders import checkpoint_bytes, checkpoints_at_once, parameters
 from relax.core.preflight import PACKAGES, logical_cpus, preflight
-from relax.tasks.sums import Sums, sums_task
 
 REWARDS = ["--custom-rm-path", "relax.tasks.sums:sum_rewards", "--reward-key", "total"]
 
 
 def options(*argv: str, rewards: bool = True) -> Namespace:
     return parse_args([*(REWARDS if rewards else []), *argv])
-
-
-def checkpoint(root: Path, step: int) -> None:
-    """A small checkpoint."""
-    pending = pending_folder(root, step)
-    write_part(pending, "run", tensors={}, facts={})
-    commit(pending, step)
 
 
 def broken_task(args: Namespace) -> Any:
@@ -120,81 +106,3 @@ class TestLogicalCpus:
     def test_fully_async(self) -> None:
         """Actor, rollout, reference and actor_fwd, the queue, and Serve's two."""
         assert logical_cpus(options("--fully-async")) == 4 + 3 + 2
-
-
-class TestFolders:
-    @pytest.mark.parametrize("option", ["--save", "--log-dir", "--trace-folder", "--save-debug-rollout-data"])
-    def test_not_writable(self, option: str, tmp_path: Path) -> None:
-        """A folder that cannot be made or written to is told."""
-        (tmp_path / "file").write_text("")
-        more = {"--trace-folder": ["--trace-rollout", "0"], "--save-debug-rollout-data": ["--debug-rollout-only"]}
-        with pytest.raises(ValueError, match=f"{option} .*file/x: it cannot be written to"):
-            preflight(options(option, str(tmp_path / "file" / "x"), *more.get(option, [])))
-
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-    def test_no_permission(self, tmp_path: Path) -> None:
-        """A folder of somebody else's is told."""
-        tmp_path.chmod(0o500)
-        with pytest.raises(ValueError, match=r"--save .*Permission denied"):
-            preflight(options("--save", str(tmp_path / "x")))
-
-    def test_checkpoints_of_another_run(self, tmp_path: Path) -> None:
-        """A new run does not write among another's checkpoints; one that goes on with them does."""
-        checkpoint(tmp_path / "old", 4)
-        save = ["--save", str(tmp_path / "old")]
-        with pytest.raises(ValueError, match=r"--save .*another run, the latest of step 4; give another folder, or"):
-            preflight(options(*save))
-        checkpoint(tmp_path / "other", 2)
-        with pytest.raises(ValueError, match=r"--save .*another run"):
-            preflight(options(*save, "--load", str(tmp_path / "other")))
-        preflight(options(*save, "--load", str(tmp_path / "old")))
-        preflight(options(*save, "--load", str(tmp_path / "old" / "step-00000004")))
-
-    def test_records_of_another_run(self, tmp_path: Path) -> None:
-        """A new run does not replace another's metrics or trace; one that goes on does."""
-        (tmp_path / "metrics.csv").write_text("rollout\n")
-        (tmp_path / "trace.json").write_text("{}")
-        for argv, words in (
-            (["--log-dir", str(tmp_path)], "--log-dir .* holds metrics.csv of another run"),
-            (
-                ["--trace-folder", str(tmp_path), "--trace-rollout", "0"],
-                "--trace-folder .* holds trace.json of another",
-            ),
-        ):
-            with pytest.raises(ValueError, match=words):
-                preflight(options(*argv))
-            preflight(options(*argv, "--load", str(tmp_path)))
-
-    def test_no_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Checkpoints that do not fit are told, with how many and how large they are."""
-        usage = namedtuple("usage", "total used free")
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(0, 0, 30 * 2**20))
-        argv = ["--save", str(tmp_path), "--num-rollout", "20", "--save-interval", "1"]
-        with pytest.raises(ValueError, match=r"--save .*: 21 checkpoints of about 3 MiB do not fit into the 30 MiB"):
-            preflight(options(*argv))
-        preflight(options(*argv, "--keep-checkpoints", "8"))
-
-
-@pytest.mark.usefixtures("alone")
-class TestSize:
-    @pytest.mark.parametrize("layers", [1, 3])
-    def test_parameters(self, layers: int) -> None:
-        """The estimate is that of the model that is built, within a hundredth."""
-        args = options("--num-layers", str(layers), "--hidden-size", "48", "--ffn-hidden-size", "100")
-        built = sum(one.numel() for one in build_policy(args, Sums()).parameters())
-        assert parameters(args, sums_task(args)) == pytest.approx(built, rel=0.01)  # reason: biases are left out
-
-    def test_checkpoint(self) -> None:
-        """Weights and moments of policy and critic, and published weights."""
-        ppo = options("--advantage-estimator", "ppo")
-        trained = sum(one.numel() for build in (build_policy, build_critic) for one in build(ppo, Sums()).parameters())
-        count = parameters(ppo, Sums())
-        # reason: the critic has a head of its own, and every tensor is float32
-        assert checkpoint_bytes(ppo, count) - 2**20 == pytest.approx((3 * trained + count) * 4, rel=0.01)
-
-    def test_how_many(self) -> None:
-        """One at the end; with an interval all of them, or those that are kept and the one being written."""
-        save = ["--save", "x", "--num-rollout", "10"]
-        assert checkpoints_at_once(options(*save)) == 1
-        assert checkpoints_at_once(options(*save, "--save-interval", "2")) == 6
-        assert checkpoints_at_once(options(*save, "--save-interval", "2", "--keep-checkpoints", "3")) == 4

@@ -16,6 +16,7 @@ from relax.progress import Progress
 from relax.progress.__main__ import main
 from relax.progress.metrics_file import MetricsFile, read_rows
 from relax.progress.numbers import shown, watched
+from relax.progress.watch import ProgressError
 
 ROW = {
     "rollout": 0,
@@ -168,17 +169,49 @@ class TestFolder:
         assert expected == found
         assert sorted(expected) == [0, 1, 2, 3, 4]
 
-    def test_no_rewards(self, tmp_path: Path) -> None:
-        """A run that samples nothing has metrics and no figure; one whose figure cannot be written says so."""
+    def test_warm_up_again(self, tmp_path: Path) -> None:
+        """A run that starts again before its first checkpoint has its warm-up once, in the CSV and in TensorBoard; one
+        that goes on from a checkpoint keeps the warm-up that it had."""
+        args = build_parser().parse_args(["--log-dir", str(tmp_path)])
+        for loss in (1.5, 2.5):
+            with Progress(args, out=io.StringIO()) as progress:
+                progress.step({**WARM_UP, "supervised/loss": loss})
+        with Progress(args, first=0, out=io.StringIO()) as progress:
+            progress.step(ROW)
+        assert (tmp_path / "supervised.csv").read_text() == "supervised_step,supervised/loss\n7,2.5\n"
+        assert scalars(tmp_path / "tensorboard" / "supervised", "supervised/loss") == {7: 2.5}
+
+    def test_no_figure(self, tmp_path: Path) -> None:
+        """A run that samples nothing has metrics and no figure; one whose figure cannot be drawn says so, and that is
+        all: it is done."""
         args = build_parser().parse_args(["--log-dir", str(tmp_path)])
         with Progress(args, out=io.StringIO()) as progress:
             progress.step({"rollout": 0, "step": 1, "train/loss": 0.5})
-        assert not (tmp_path / "rewards.png").exists()
-        (tmp_path / "rewards.png").mkdir()
-        out = io.StringIO()
-        with Progress(args, first=1, out=out) as progress:
-            progress.step(row(1))
-        assert out.getvalue().endswith("rewards.png cannot be written: Is a directory\n")
+        figure = tmp_path / "rewards.png"
+        assert not figure.exists()
+        figure.mkdir()
+        for lost, reason in ((None, "Is a directory"), ("metrics.csv", f"{tmp_path} holds no metrics of a run")):
+            err = io.StringIO()
+            with Progress(args, first=1, out=io.StringIO(), err=err) as progress:
+                progress.step(row(1))
+                if lost:
+                    (tmp_path / lost).unlink()
+            assert err.getvalue().startswith(f"relax: warning: {figure} is not drawn: {reason}")
+            assert err.getvalue().count("\n") == 1
+
+    @pytest.mark.parametrize("full", ["options.json", ".metrics.csv.part", "tensorboard/training"])
+    def test_cannot_be_written(self, tmp_path: Path, full: str) -> None:
+        """A file that cannot be written is named, with its reason and the remedy, whichever it is."""
+        (tmp_path / full).parent.mkdir(exist_ok=True)
+        (tmp_path / full).symlink_to(tmp_path / "no" / "such" if "/" in full else "/dev/full")
+        args = build_parser().parse_args(["--log-dir", str(tmp_path)])
+
+        def told() -> None:
+            with Progress(args, out=io.StringIO(), err=io.StringIO()) as progress:
+                progress.step(ROW)
+
+        with pytest.raises(ProgressError, match=rf"^--log-dir {tmp_path}: .* cannot be written: .*; free the disk, or"):
+            told()
 
     def test_nothing_without_a_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without --log-dir no file is written."""
