@@ -21,8 +21,10 @@ from relax.backends.megatron.trained_model import TrainedModel
 from relax.backends.megatron.weights import load_weights, weights_of
 from relax.core.checkpoint import Checkpoint, open_checkpoint, write_part
 from relax.core.clock import Clock
+from relax.core.counts import Counted
 from relax.core.fingerprint import fingerprint
 from relax.core.registry import ACTOR, ADVANTAGES, CRITIC, process_role
+from relax.core.resume import PUBLISHED
 from relax.core.rows import needs_reference, rollouts_of
 from relax.core.trace import tracing
 from relax.rollout.columns import SEQUENCE_COLUMNS
@@ -30,9 +32,6 @@ from relax.rollout.debug_data import read_rollout
 from relax.rollout.mini_batches import mini_batch_plan
 from relax.rollout.post_process import load_function
 from relax.transport.queue import Queue
-
-PUBLISHED = "published"
-"""The part of a checkpoint with earlier versions of the weights, which a later rollout is sampled with."""
 
 
 class Actor:
@@ -67,17 +66,17 @@ class Actor:
 
     def learn(self, keys: Sequence[str]) -> dict[str, Any]:
         """One supervised step on the rows ``keys``."""
-        columns = self._read(self._own(keys), SEQUENCE_COLUMNS)
-        update = self._step(columns, self._supervised, supervised_loss_function)
-        return self._facts(update, len(columns["tokens"]))
+        own = self._own(keys)
+        update = self._step(self._read(own, SEQUENCE_COLUMNS), self._supervised, supervised_loss_function)
+        return self._facts(update, own)
 
     def fetch(self, rollout: int, keys: Sequence[str]) -> dict[str, Any]:
         """Puts rollout number ``rollout`` of ``--load-debug-rollout-data`` into the queue, under ``keys``."""
         columns = read_rollout(Path(self.args.load_debug_rollout_data), rollout, len(keys))
         with self._clock("transport"):
             self.queue.put(keys, columns)
-            enqueued = len(set(self.queue.keys()) & set(keys))
-        counts = {"generated": len(keys), "enqueued": enqueued}
+            enqueued = Counted.of(set(self.queue.keys()) & set(keys))
+        counts = {"generated": Counted.of(keys), "enqueued": enqueued}
         return {**counts, "fingerprint": fingerprint(keys, columns["tokens"]), "seconds": self._clock.take()}
 
     def prepare(self, rollouts: Sequence[int], batches: Sequence[Sequence[str]]) -> dict[str, Any]:
@@ -111,7 +110,7 @@ class Actor:
     def train(self, batch: int, keys: Sequence[str]) -> dict[str, Any]:
         """One optimizer step on the rows ``keys``, which are prepared, or come with their advantages.
 
-        Gives the metrics of the whole batch, this rank's count of samples ``trained``, and the ``fingerprint`` of the
+        Gives the metrics of the whole batch, this rank's samples ``trained``, and the ``fingerprint`` of the
         advantages it trained on.
         """
         own = self._own(keys)
@@ -123,8 +122,7 @@ class Actor:
             columns = {name: [row[name] for row in rows] for name in rows[0]}
         with tracing(self.args, rollouts_of(self.args, batch), self._name):
             update = self._step(columns, self.trained.optimizer, policy_loss_function)
-        facts = self._facts(update, len(own))
-        return {**facts, "batch": batch, "fingerprint": fingerprint(own, columns["advantages"])}
+        return {**self._facts(update, own), "fingerprint": fingerprint(own, columns["advantages"])}
 
     def weights(self, version: int) -> Mapping[str, torch.Tensor] | None:
         """Version ``version``: what the weights are now, or what they were when it was asked for before.
@@ -192,10 +190,9 @@ class Actor:
             clock=self._clock,
         )
 
-    def _facts(self, update: Update, samples: int) -> dict[str, Any]:
+    def _facts(self, update: Update, own: Sequence[str]) -> dict[str, Any]:
         metrics = {**update.metrics, "grad_norm": update.grad_norm, "learning_rate": update.learning_rate}
-        counts = {"trained": samples, "samples": update.samples, "tokens": update.tokens}
-        return {**counts, "metrics": metrics, "seconds": self._clock.take()}
+        return {"trained": Counted.of(own), "metrics": metrics, "seconds": self._clock.take()}
 
     @contextmanager
     def _weights(self, version: int) -> Iterator[None]:

@@ -16,13 +16,11 @@ from relax.rollout.columns import SEQUENCE_COLUMNS
 from relax.rollout.post_process import load_function
 from relax.transport.queue import Queue
 
-LOG_PROBS, REF_LOG_PROBS = "log_probs", "ref_log_probs"
-
 
 class ActorFwd:
     """Writes ``column`` into rows: ``log_probs``, or ``ref_log_probs`` of the policy before its first step."""
 
-    def __init__(self, args: Namespace, queue: Queue, *, column: str = LOG_PROBS) -> None:
+    def __init__(self, args: Namespace, queue: Queue, *, column: str = "log_probs") -> None:
         self.args, self.queue, self.column = args, queue, column
         self.model = build_policy(args, load_function(args.task_path)(args))
         self._clock = Clock()

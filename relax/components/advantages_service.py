@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from relax.core.deadline import Overdue, in_thread, within
-from relax.core.role_process import Failure
+from relax.core.one_line import kind_and_line
+from relax.core.processes import is_running
+from relax.core.role_process import RAISED, Failure
 from relax.transport.queue import Queue
 
 NAME = "advantages"
@@ -47,7 +49,7 @@ class Replica:
             return os.getpid(), None
         try:
             return process, getattr(self._role, name)(**arguments)
-        except Exception as error:
+        except RAISED as error:
             return process, Failure.of(error)
 
 
@@ -69,10 +71,8 @@ class AdvantagesService:
 
     def require_alive(self) -> None:
         """Raises `ServiceError` where the replica's process is no more."""
-        try:
-            os.kill(self.process, 0)
-        except ProcessLookupError:
-            raise self._died() from None
+        if not is_running(self.process):
+            raise self._died()
 
     def _called(self, name: str, arguments: dict[str, Any]) -> Any:
         from ray.exceptions import RayError
@@ -87,8 +87,7 @@ class AdvantagesService:
 
     def _died(self) -> ServiceError:
         return ServiceError(
-            f"the advantages replica (process {self.process}) died, and the rows that it had gathered are lost: "
-            "continue with --load"
+            f"the advantages replica (process {self.process}) died, and the rows that it had gathered are lost"
         )
 
 
@@ -121,8 +120,7 @@ def deploy_advantages(args: Namespace, queue: Queue) -> AdvantagesService:
     except Overdue as error:
         raise ServiceError(f"the advantages service did not start: {error}; raise --call-timeout") from error
     except Exception as error:
-        said = str(error).strip().splitlines() or [""]
-        raise ServiceError(f"the advantages service did not start: {type(error).__name__}: {said[0]}") from error
+        raise ServiceError(f"the advantages service did not start: {kind_and_line(error)}") from error
 
 
 def stop_advantages(deadline: float = 30.0) -> None:

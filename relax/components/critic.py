@@ -61,7 +61,7 @@ class Critic:
             clock=self._clock,
         )
         metrics = {**update.metrics, "grad_norm": update.grad_norm}
-        return {"batch": batch, "metrics": metrics, "seconds": self._clock.take()}
+        return {"metrics": metrics, "seconds": self._clock.take()}
 
     def save(self, folder: str, rollout: int) -> dict[str, Any]:
         """Writes the model and its optimizer."""

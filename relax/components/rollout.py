@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from relax.backends.megatron.build import build_policy
 from relax.backends.megatron.weights import load_weights
 from relax.core.checkpoint import open_checkpoint, write_part
 from relax.core.clock import Clock
+from relax.core.counts import Counted
 from relax.core.fingerprint import fingerprint
 from relax.core.random_states import OwnRandomStates
 from relax.core.registry import ACTOR, ROLLOUT
@@ -64,7 +64,6 @@ class Rollout:
         kept. Gives the counts of samples ``generated`` and ``enqueued``, prompts ``drawn``, mean ``rewards`` and other
         ``metrics`` of all drawn. Raises ValueError where the filter keeps next to nothing.
         """
-        start = time.perf_counter()
         self._take(weights)
         self._remember(rollout)
         with self._clock("sample"):
@@ -77,18 +76,17 @@ class Rollout:
             metrics = reward_metrics(self.args, drawn)
         with self._clock("transport"):
             self.queue.put(keys, columns)
-            enqueued = len(set(self.queue.keys()) & set(keys))
+            enqueued = Counted.of(set(self.queue.keys()) & set(keys))
         if self.args.debug_rollout_only and self.args.save_debug_rollout_data:
             write_rollout(Path(self.args.save_debug_rollout_data), rollout, columns)
         return {
-            "generated": len(samples),
+            "generated": Counted.of(key for key, _ in zip(keys, samples, strict=True)),
             "enqueued": enqueued,
             "drawn": len(drawn),
             "rewards": mean_rewards([sample for group in drawn for sample in group]),
             "metrics": metrics,
             "response_length": sum(columns["response_lengths"]) / len(samples),
             "fingerprint": fingerprint(keys, columns["tokens"]),
-            "elapsed": time.perf_counter() - start,
             "seconds": self._clock.take(),
         }
 

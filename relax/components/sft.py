@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relax.core.clock import Clock
+from relax.core.counts import Counted
 from relax.rollout.collect import demonstrations
 from relax.rollout.columns import sequence_columns
 from relax.rollout.post_process import load_function
@@ -27,4 +28,4 @@ class SFT:
             columns = sequence_columns(demonstrations(self.task, range(first, first + len(keys))))
         with self._clock("transport"):
             self.queue.put(keys, columns)
-        return {"enqueued": len(keys), "seconds": self._clock.take()}
+        return {"enqueued": Counted.of(set(self.queue.keys()) & set(keys)), "seconds": self._clock.take()}

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from pathlib import Path
 
+from relax.core.one_line import kind_and_line
+
 DEADLINE = 60.0  # seconds for Ray to start; 5 are usual
 ENDING = 30.0  # seconds for Ray to end; 2 are usual
 LONGEST_FOLDER = 40  # bytes; Ray adds 65 for its sockets, and Linux ends a socket's path at 107
@@ -113,8 +115,7 @@ def _ray(logical_cpus: int, folder: Path, deadline: float) -> Iterator[None]:
             )
         error = started.exception()
         if error is not None:
-            said = str(error).strip().splitlines() or [""]
-            raise ClusterError(f"Ray did not start: {type(error).__name__}: {said[0]}") from error
+            raise ClusterError(f"Ray did not start: {kind_and_line(error)}") from error
         yield
     finally:
         over.set()

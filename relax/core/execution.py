@@ -61,7 +61,7 @@ def execute(units: Sequence[Unit], crew: Crew, *, timeout: float) -> None:
         for unit in ready:
             running[unit.key] = _Running(unit, crew.start(unit), time.monotonic())
         ready = []
-        wait([future for one in running.values() for future in one.futures], LOOK, FIRST_COMPLETED)
+        wait(_unfinished(running.values()), LOOK, FIRST_COMPLETED)
         for one in [one for one in running.values() if _is_over(one, crew)]:
             del running[one.unit.key]
             crew.finish(one.unit, [future.result() for future in one.futures])
@@ -72,6 +72,10 @@ def execute(units: Sequence[Unit], crew: Crew, *, timeout: float) -> None:
             crew.look([one.unit for one in running.values()])
             _require_in_time(running.values(), timeout)
             looked = time.monotonic()
+
+
+def _unfinished(running: Iterable[_Running]) -> list[Future[Any]]:
+    return [future for one in running for future in one.futures if not future.done()]
 
 
 def _is_over(running: _Running, crew: Crew) -> bool:

@@ -10,12 +10,15 @@ import torch
 MODULUS = 2**64
 
 
-def fingerprint(keys: Sequence[str], column: Sequence[torch.Tensor]) -> int:
-    """Of a column's bits by row, from 0 on, below 2**64; `joined` makes one of those of several parts of the rows."""
+def fingerprint(keys: Sequence[str], column: Sequence[torch.Tensor] | None = None) -> int:
+    """Of a column's bits by row, or of the rows' keys alone, from 0 on, below 2**64.
+
+    `joined` makes one of those of several parts of the rows.
+    """
+    if column is None:
+        return joined(_number(key.encode()) for key in keys)
     return joined(
-        int.from_bytes(
-            hashlib.sha256(f"{key} {value.dtype} {tuple(value.shape)} ".encode() + _bytes(value)).digest()[:8]
-        )
+        _number(f"{key} {value.dtype} {tuple(value.shape)} ".encode() + _bytes(value))
         for key, value in zip(keys, column, strict=True)
     )
 
@@ -23,6 +26,10 @@ def fingerprint(keys: Sequence[str], column: Sequence[torch.Tensor]) -> int:
 def joined(fingerprints: Iterable[int]) -> int:
     """That of all rows together, in any order."""
     return sum(fingerprints) % MODULUS
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(data).digest()[:8])
 
 
 def _bytes(value: torch.Tensor) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from relax.core.one_line import kind_and_line, one_line
 from relax.core.registry import ACTOR, ADVANTAGES, SFT_LOSS_TYPE
 
 # What a run imports, by the extra that brings it.
@@ -124,7 +125,7 @@ def _task(args: Namespace) -> Any:
     try:
         task = make(args)
         prompt = len(prompt_tokens(task, task.problem(FIRST_SAMPLED)))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PreflightError(f"--task-path {args.task_path}: the task cannot be made: {_told(error)}") from error
     least = prompt + args.max_new_tokens
     if least > args.max_length:
@@ -159,10 +160,9 @@ def _function(option: str, path: str) -> Any:
 
     try:
         return load_function(path)
-    except Exception as error:  # whatever a module of one's own raises as it is imported
+    except (Exception, SystemExit) as error:  # whatever a module of one's own raises as it is imported
         raise PreflightError(f"{option} {path}: it cannot be imported: {_told(error)}") from error
 
 
-def _told(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
+def _told(error: BaseException) -> str:
+    return one_line(error) if isinstance(error, ValueError) else kind_and_line(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,21 +64,23 @@ def start_processes(starts: Sequence[Start], args: Namespace, queue: Queue) -> l
     role_process: Any = ray.remote(num_cpus=1, max_restarts=0)(RoleProcess)
     handles = [role_process.remote(start, args, queue) for start in starts]
     futures = [raising(handle.ready.remote().future()) for handle in handles]
-    done, _ = wait(futures, timeout=args.call_timeout)
-    processes = []
-    for start, handle, future in zip(starts, handles, futures, strict=True):
-        if future not in done:
+    done, waiting = wait(futures, args.call_timeout, FIRST_EXCEPTION)
+    for start, future in zip(starts, futures, strict=True):
+        error = future.exception() if future in done else None
+        if isinstance(error, RoleFailure):
+            raise RunError(f"{start.name} cannot be made: {error}", error.trace) from error
+        if error is not None:
+            raise RunError(f"{start.name} died as it was made: it was killed, or ran out of memory") from error
+    for start, future in zip(starts, futures, strict=True):
+        if future in waiting:
             raise RunError(
                 f"{start.name} was not made within {args.call_timeout:g} s: raise --call-timeout, or "
                 "--ray-logical-cpus if there are fewer of these than processes"
             )
-        error = future.exception()
-        if isinstance(error, RoleFailure):
-            raise RunError(f"{start.name} cannot be made: {error}", error.trace) from error
-        if error is not None:
-            raise RunError(f"{start.name} died as it was made: out of memory, or killed") from error
-        processes.append(Process(start.role, start.name, future.result(), handle))
-    return processes
+    return [
+        Process(start.role, start.name, future.result(), handle)
+        for start, handle, future in zip(starts, handles, futures, strict=True)
+    ]
 
 
 def end_processes(processes: Sequence[Process]) -> None:

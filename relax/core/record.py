@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from relax.core.counts import Counted, Counts
 from relax.core.fingerprint import joined
 from relax.core.registry import ACTOR, CRITIC, SFT_LOSS_TYPE
 from relax.core.rows import steps_before
@@ -17,18 +18,6 @@ from relax.progress.summary import Summary
 
 SHOWN = ("drawn", "response_length")
 """What a rollout is watched by, beside its rewards and their metrics."""
-
-
-@dataclass
-class Counts:
-    """Samples, counted where each happens."""
-
-    generated: int = 0
-    """By the rollout role, as responses are sampled."""
-    enqueued: int = 0
-    """By what the queue holds after they were put."""
-    trained: int = 0
-    """By the actor's ranks, after each optimizer step."""
 
 
 @dataclass
@@ -65,9 +54,9 @@ class Record:
         elif unit.call == "evaluate":
             self.evaluations[unit.key.rpartition(" ")[2]] = results[0]["rewards"]
         elif unit.call == "demonstrate":
-            self.demonstrations.enqueued += results[0]["enqueued"]
+            self._count(self.demonstrations, "enqueued", results)
         elif unit.call == "learn":
-            self.demonstrations.trained += sum(facts["trained"] for facts in results)
+            self._count(self.demonstrations, "trained", results)
             self._learned = results[0]["metrics"]
 
     def row(self, rollouts: Sequence[int], batches: Sequence[int]) -> dict[str, float | int]:
@@ -76,9 +65,9 @@ class Record:
         actor = [self._batches.pop((ACTOR, batch)) for batch in batches]
         critic = [self._batches.pop((CRITIC, batch))[0] for batch in batches if (CRITIC, batch) in self._batches]
         self._fingerprint(rollouts, found, batches, actor)
-        self.counts.generated += sum(facts["generated"] for facts in found)
-        self.counts.enqueued += sum(facts["enqueued"] for facts in found)
-        self.counts.trained += sum(facts["trained"] for ranks in actor for facts in ranks)
+        self._count(self.counts, "generated", found)
+        self._count(self.counts, "enqueued", found)
+        self._count(self.counts, "trained", [facts for ranks in actor for facts in ranks])
         seconds = self.timer.row()
         row: dict[str, float | int] = {"rollout": rollouts[-1], "step": steps_before(self.args, rollouts[-1] + 1)}
         row |= _means("reward/", [facts["rewards"] for facts in found if "rewards" in facts])
@@ -86,7 +75,7 @@ class Record:
         row |= _means("rollout/", [{name: facts[name] for name in SHOWN} for facts in found if "rewards" in facts])
         row |= _means("train/", [ranks[0]["metrics"] for ranks in actor])
         row |= _means("critic/", [facts["metrics"] for facts in critic])
-        samples = sum(facts["generated"] for facts in found)
+        samples = sum(facts["generated"].samples for facts in found)
         return row | {"samples": samples, "seconds": seconds, "samples_per_second": samples / seconds}
 
     def supervised_row(self, step: int) -> dict[str, float | int]:
@@ -97,7 +86,7 @@ class Record:
     def summary(self) -> Summary:
         """Of the run as it is now."""
         supervised = self.args.loss_type == SFT_LOSS_TYPE
-        counts = asdict(self.demonstrations if supervised else self.counts)
+        counts = dict(vars(self.demonstrations if supervised else self.counts))
         if supervised:
             del counts["generated"]
         if self.args.debug_rollout_only:
@@ -105,7 +94,7 @@ class Record:
         return Summary(
             evaluations=self.evaluations,
             times=self.timer.times(),
-            counts=counts,
+            counted=counts,
             fingerprints=self.fingerprints,
         )
 
@@ -115,7 +104,11 @@ class Record:
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Continues from what `saved` gave."""
-        self.counts, self.evaluations = Counts(**saved["counts"]), dict(saved["evaluations"])
+        self.counts = Counts(**{name: Counted(**counted) for name, counted in saved["counts"].items()})
+        self.evaluations = dict(saved["evaluations"])
+
+    def _count(self, counts: Counts, name: str, found: Iterable[Mapping[str, Any]]) -> None:
+        setattr(counts, name, Counted.all_of([getattr(counts, name), *(facts[name] for facts in found)]))
 
     def _fingerprint(
         self,

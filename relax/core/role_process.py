@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from relax.core.one_line import one_line
 from relax.transport.queue import Queue
+
+RAISED = (Exception, SystemExit)
+"""What a function of one's own may end with: one that calls ``sys.exit`` must not end the process without a word."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,7 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         """That of an exception that was caught."""
-        lines = str(error).splitlines() or [""]
-        trace = "".join(traceback.format_exception(error))
-        return cls(type(error).__name__, " ".join(line.strip() for line in lines), trace)
+        return cls(type(error).__name__, one_line(error), "".join(traceback.format_exception(error)))
 
 
 class RoleProcess:
@@ -60,7 +62,7 @@ class RoleProcess:
         self._failure: Failure | None = None
         try:
             self._role = self._made(start, args, queue)
-        except Exception as error:
+        except RAISED as error:
             self._failure = Failure.of(error)
 
     def ready(self) -> int | Failure:
@@ -72,7 +74,7 @@ class RoleProcess:
         handed = {} if weights is None else {"weights": weights}
         try:
             return getattr(self._role, name)(**arguments, **handed)
-        except Exception as error:
+        except RAISED as error:
             return Failure.of(error)
 
     def give(self, name: str, arguments: Mapping[str, Any]) -> tuple[Failure | None, Any]:

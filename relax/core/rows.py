@@ -7,9 +7,12 @@ Version v of the weights is that after v optimizer steps of the policy phase.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from relax.transport.queue import row_keys
+
+def row_keys(rollout: int, positions: Iterable[int]) -> list[str]:
+    """The keys of a rollout's rows at ``positions``: ``"000003/000017"``, sorted as the numbers are."""
+    return [f"{rollout:06d}/{position:06d}" for position in positions]
 
 
 def samples_of_rollout(args: Namespace) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from relax.algorithms.spec import get_algorithm
 from relax.core.checkpoint import Checkpoint
 from relax.core.registry import SFT_LOSS_TYPE
+from relax.core.rows import samples_of_rollout
 from relax.core.schedule import roles_of, schedule
 from relax.rollout.debug_data import require_rollouts
 
@@ -42,6 +43,13 @@ def refuse_run(args: Namespace, checkpoint: Checkpoint | None) -> None:
         )
     if args.debug_rollout_only and args.save is not None:
         raise ValueError(f"--debug-rollout-only (on) and --save {args.save}: nothing is trained; drop --save")
+    spanned = max(1, args.global_batch_size // samples_of_rollout(args))
+    if args.save_interval % spanned:
+        raise ValueError(
+            f"--save-interval {args.save_interval} and --global-batch-size {args.global_batch_size}: an optimizer "
+            f"batch holds the samples of {spanned} rollouts, and nothing is saved within one; give a --save-interval that "
+            f"{spanned} divides"
+        )
     resumed = None if checkpoint is None else checkpoint.step
     schedule(args, roles_of(args, resumed=checkpoint is not None), resumed=resumed)
     if args.debug_train_only:

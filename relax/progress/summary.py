@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from relax.core.counts import Counted
 from relax.progress.times import Times
 
 
@@ -15,16 +16,20 @@ class Summary:
     evaluations: Mapping[str, Mapping[str, float]]
     """Mean rewards by ``start`` and ``end``."""
     times: Times
-    counts: Mapping[str, int]
-    """Samples by what was done with them: all are the same number."""
-
+    counted: Mapping[str, Counted]
+    """Samples by what was done with them: all are the same."""
     fingerprints: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     """By rollout: of its ``tokens`` and ``advantages``. Two runs with the same bits have the same ones."""
 
     @property
     def nothing_lost(self) -> bool:
         """Whether every sample that was generated was enqueued and trained on, once."""
-        return len(set(self.counts.values())) <= 1
+        return len(set(self.counted.values())) <= 1
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many samples, by what was done with them."""
+        return {name: counted.samples for name, counted in self.counted.items()}
 
     def text(self) -> str:
         """As lines for the terminal."""
@@ -50,7 +55,9 @@ class Summary:
         return lines
 
     def _counted(self) -> str:
-        return (" == " if self.nothing_lost else " != ").join(f"{name} {count}" for name, count in self.counts.items())
+        line = (" == " if self.nothing_lost else " != ").join(f"{name} {n}" for name, n in self.counts.items())
+        same_number = len(set(self.counts.values())) <= 1
+        return line if self.nothing_lost or not same_number else f"{line} (not the same samples)"
 
 
 def _share(seconds: float, whole: float) -> str:

@@ -11,11 +11,12 @@ import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from relax.core.deadline import LOOK, Overdue, within
+from relax.core.one_line import kind_and_line
 from relax.transport.values import from_bytes, to_bytes
 
 T = TypeVar("T")
@@ -30,11 +31,6 @@ SETTINGS = {"TQ_NUM_THREADS": "1", "TQ_CLIENT_ZMQ_IO_THREADS": "1", "TQ_LOGGING_
 
 class TransportError(RuntimeError):
     """A row or column is not there, a value cannot travel, or a part of the queue died or does not answer."""
-
-
-def row_keys(rollout: int, positions: Iterable[int]) -> list[str]:
-    """The keys of a rollout's rows at ``positions``: ``"000003/000017"``, sorted as the numbers are."""
-    return [f"{rollout:06d}/{position:06d}" for position in positions]
 
 
 @dataclass(frozen=True)
@@ -96,10 +92,6 @@ class Queue:
             raise TransportError(f"row {absent[0]!r} is not in the queue: it was never put, or it was dropped")
         if keys:
             self._call("drop rows", lambda: transfer_queue.kv_clear(list(keys), PARTITION))
-
-    def parts(self) -> dict[str, Any]:
-        """Ray's handle of every process of the queue, by its name: for whoever watches over them."""
-        return dict(self.handles)
 
     def require_alive(self) -> None:
         """Raises a `TransportError` that names the part of the queue that died."""
@@ -231,7 +223,7 @@ def _watched(trouble: str, function: Callable[[], T], look: Callable[[], None], 
         raise TransportError(f"{trouble}: {error}") from error
     except Exception as error:
         look()
-        raise TransportError(f"{trouble}: {type(error).__name__}: {error}") from error
+        raise TransportError(f"{trouble}: {kind_and_line(error)}") from error
 
 
 def _encoded(name: str, keys: Sequence[str], column: Sequence[Any]) -> list[bytes]:

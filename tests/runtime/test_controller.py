@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from argparse import Namespace
 from pathlib import Path
 from threading import Thread
@@ -29,6 +30,11 @@ def bad_rewards(args: Namespace, sample: Sample) -> float:
     return {}["no such entry"]
 
 
+def leaving_rewards(args: Namespace, sample: Sample) -> float:
+    """A reward function that ends its process, or would like to."""
+    sys.exit("I am done here")
+
+
 def bad_task(args: Namespace) -> None:
     """A task that is none."""
     raise OSError("the problems are on another disk")
@@ -40,6 +46,10 @@ def bad_task(args: Namespace) -> None:
         (
             ("--custom-rm-path", f"{HERE}:bad_rewards"),
             r"rollout \(process \d+\) failed at 'generate rollout 0': KeyError: 'no such entry'",
+        ),
+        (
+            ("--custom-rm-path", f"{HERE}:leaving_rewards"),
+            r"rollout \(process \d+\) failed at 'generate rollout 0': SystemExit: I am done here",
         ),
         (("--task-path", f"{HERE}:bad_task"), r"(actor|rollout) cannot be made: OSError: the problems are on another"),
         (("--lr", "1e30"), r"actor \(process \d+\) failed at 'train on batch 1': NonFiniteGradient: optimizer step 1:"),
@@ -89,7 +99,7 @@ def test_a_process_dies(
     assert victim in str(failure.value)
     assert f"(process {found[victim]}) died" in str(failure.value)
     assert "\n" not in str(failure.value)
-    own = [pid for name, pid in found.items() if name not in ("driver", *queue.parts())]
+    own = [pid for name, pid in found.items() if name not in ("driver", *queue.processes)]
     for _ in range(100):
         if not any(map(is_running, own)):
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from time import sleep
+from time import process_time, sleep
 from typing import Any, NoReturn
 
 import pytest
@@ -78,6 +78,15 @@ def test_failure() -> None:
     with pytest.raises(RunError, match="a, process 1: 'gone'"):
         execute([unit("a", everywhere=True), unit("b", "a")], workers, timeout=10.0)
     assert workers.diary == [("start", "a")]
+
+
+def test_no_haste() -> None:
+    """While one of two processes is done and the other is not, the driver sleeps."""
+    pauses = iter([0.0, 0.6])
+    workers = Workers(lambda one: sleep(next(pauses)))
+    before = process_time()
+    execute([unit("a", everywhere=True)], workers, timeout=10.0)
+    assert process_time() - before < 0.3  # reason: a wait that never waits takes all of the 0.6 s
 
 
 def test_looks_while_waiting() -> None:

@@ -97,7 +97,7 @@ def test_trains(folder: Path, algorithm: list[str]) -> None:
     before = weights_of(run.roles["actor"].model)
     run.run()
     trained = list(run.of("train on batch"))
-    assert [facts["trained"] for facts in trained] == [8] * 4
+    assert [facts["trained"].samples for facts in trained] == [8] * 4
     for facts in trained:
         assert all(math.isfinite(value) for value in facts["metrics"].values())
         assert facts["metrics"]["grad_norm"] > 1e-2

@@ -8,7 +8,6 @@ unit of the schedule or in the middle of it, so that each test is the same every
 
 from __future__ import annotations
 
-import json
 import shutil
 from argparse import Namespace
 from concurrent.futures import Future
@@ -19,9 +18,11 @@ import pytest
 from relax.arguments import parse_args
 from relax.core.checkpoint import checkpoints, open_checkpoint
 from relax.core.controller import Controller
+from relax.core.counts import Counted
 from relax.core.deadline import in_thread
 from relax.core.execution import RunError
 from relax.core.processes import is_running
+from relax.core.rows import rollout_keys
 from relax.transport.queue import Queue
 from tests.runtime.in_process import TINY, InProcess
 from tests.runtime.killed_runs import STOPPED_FILE, Kill, contents, kill_at, run, wait_for
@@ -188,8 +189,9 @@ def _goes_on_in_process(options: list[str], folder: Path, expected: Path) -> Non
     all of them, each once."""
     saved = folder / "saved"
     done = checkpoints(saved)
-    counts = json.loads((open_checkpoint(saved).folder / "run.json").read_text())["counts"] if done else {}
+    before = open_checkpoint(saved).facts("run")["counts"]["trained"] if done else {}
     resumed = InProcess(arguments(options, saved), load=saved if done else None).run()
-    trained = sum(facts["trained"] for facts in resumed.of("train on batch"))
-    assert counts.get("trained", 0) + trained == SAMPLES
+    trained = [Counted(**before), *(facts["trained"] for facts in resumed.of("train on batch"))]
+    keys = [key for rollout in range(ROLLOUTS) for key in rollout_keys(resumed.args, rollout)]
+    assert Counted.all_of(trained) == Counted.of(keys)
     assert contents(saved, ROLLOUTS) == contents(expected, ROLLOUTS)

@@ -107,6 +107,10 @@ def test_supervised_training(tmp_path: Path) -> None:
             ("--fully-async", "--global-batch-size", "32", "--num-rollout", "3"),
             "--num-rollout 3 and --global-batch-size 32: 3 rollouts of 16 samples fill no whole number",
         ),
+        (
+            ("--fully-async", "--global-batch-size", "32", "--num-rollout", "6", "--save", "x", "--save-interval", "3"),
+            "--save-interval 3 and --global-batch-size 32: an optimizer batch holds the samples of 2 rollouts",
+        ),
     ],
 )
 def test_refused(options: tuple[str, ...], said: str) -> None:

@@ -80,6 +80,18 @@ def test_resume(tmp_path: Path, queue: Queue) -> None:
     assert tensors(tmp_path / "here", 4) == tensors(tmp_path / "whole", 4)
 
 
+def test_resume_on_two_ranks(tmp_path: Path, queue: Queue) -> None:
+    """With two ranks of the actor, from the middle, to the same checkpoint."""
+    ranks = ("--data-parallel-size", "2")
+    whole = real_run(run_into(tmp_path / "whole", "gdpo", *ranks), queue)
+    again = run_into(tmp_path / "again", "gdpo", *ranks)
+    again.load = str(tmp_path / "whole" / "step-00000002")
+    resumed = real_run(again, queue)
+    assert saved(tmp_path / "whole", 4) == saved(tmp_path / "again", 4)
+    assert whole.nothing_lost
+    assert whole.counted == resumed.counted
+
+
 def test_same_advantages(queue: Queue) -> None:
     """On the same rollouts two ranks have the advantages of one, and the service those of the actor: the same bits."""
     stale = ("--num-rollout", "3", "--max-staleness", "9")  # all sampled with the first weights

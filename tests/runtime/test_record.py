@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from relax.core.counts import Counted
 from relax.core.fingerprint import fingerprint, joined
 from relax.core.record import Record
 from relax.core.schedule import Unit
@@ -28,7 +29,8 @@ ARGS = Namespace(
 def trained(number: int, loss: float) -> dict[str, Any]:
     """What one of two ranks gives for its half of an optimizer batch."""
     metrics = {"loss": loss, "grad_norm": 2.0}
-    return {"trained": 2, "samples": 4, "metrics": metrics, "fingerprint": number, "seconds": {"loss": 0.5}}
+    counted = Counted.of([f"{number} {row}" for row in range(2)])
+    return {"trained": counted, "metrics": metrics, "fingerprint": number, "seconds": {"loss": 0.5}}
 
 
 def record_of_a_rollout() -> Record:
@@ -36,8 +38,8 @@ def record_of_a_rollout() -> Record:
     record = Record(ARGS)
     record.begin()
     generated = {
-        "generated": 8,
-        "enqueued": 8,
+        "generated": Counted.of("abcdefgh"),
+        "enqueued": Counted.of("abcdefgh"),
         "drawn": 3,
         "rewards": {"correctness": 0.25, "format": 1.0},
         "metrics": {"zero_std": 1.0},
@@ -111,12 +113,20 @@ def test_fingerprint_of_bits() -> None:
     assert len({whole, *others}) == 6
 
 
+def test_counted() -> None:
+    """The same for the same rows in any order and parts; one lost and another twice is not the same."""
+    whole = Counted.of("abcdef")
+    assert whole == Counted.all_of([Counted.of("fa"), Counted.of("bdec"), Counted()])
+    assert whole.samples == 6
+    assert len({whole, Counted.of("abcdee"), Counted.of("abcde"), Counted.of("abcdex")}) == 4
+
+
 def test_summary() -> None:
     """The lines at the end: rewards before and after, where the time went, and whether a sample was lost."""
     summary = Summary(
         evaluations={"start": {"format": 0.25}, "end": {"format": 1.0}},
         times=Times(elapsed=4.0, steps=3.0, spent={"actor": {"loss": 1.5}}),
-        counts={"generated": 8, "enqueued": 8, "trained": 8},
+        counted=dict.fromkeys(("generated", "enqueued", "trained"), Counted.of("abcdefgh")),
     )
     assert summary.nothing_lost
     assert [line.split() for line in summary.text().splitlines()] == [
@@ -131,6 +141,9 @@ def test_summary() -> None:
         ["the", "steps", "3.00", "100.0%"],
         ["generated", "8", "==", "enqueued", "8", "==", "trained", "8"],
     ]
-    lost = Summary({}, Times(), {"generated": 8, "enqueued": 8, "trained": 7})
+    lost = Summary({}, Times(), {"generated": Counted.of("abcd"), "trained": Counted.of("abc")})
     assert not lost.nothing_lost
-    assert lost.text().endswith("generated 8 != enqueued 8 != trained 7\n")
+    assert lost.text().endswith("generated 4 != trained 3\n")
+    twice = Summary({}, Times(), {"generated": Counted.of("abcd"), "trained": Counted.of("abcc")})
+    assert not twice.nothing_lost
+    assert twice.text().endswith("generated 4 != trained 4 (not the same samples)\n")

@@ -23,6 +23,19 @@ MODES = {
     "fully async, stale": ("--fully-async", "--max-staleness", "3"),
     "batches of two rollouts": ("--fully-async", "--global-batch-size", "32", "--max-staleness", "1"),
     "with a reference": ("--use-kl-loss", "--kl-loss-coef", "0.1"),
+    "fully async, with a reference": (
+        "--fully-async",
+        "--use-kl-loss",
+        "--kl-loss-coef",
+        "0.1",
+        "--max-staleness",
+        "2",
+    ),
+    "after a warm-up": ("--sft-steps", "3", "--sft-batch-size", "8"),
+    "fully async, with a filter": (
+        *("--fully-async", "--max-staleness", "1"),
+        *("--dynamic-sampling-filter-path", "tests.runtime.test_resume:keep_some"),
+    ),
     "with a filter": ("--dynamic-sampling-filter-path", "tests.runtime.test_resume:keep_some"),
 }
 
@@ -41,7 +54,7 @@ def keep_some(args: Namespace, group: list[Sample]) -> bool:
 def run_in(folder: Path, algorithm: str, mode: str) -> Namespace:
     """Six rollouts with a checkpoint after every second, and evaluations, whose rewards draw random numbers too."""
     options = ("--num-rollout", "6", "--save", str(folder), "--save-interval", "2", "--eval-problems", "2")
-    own_filter = mode == "with a filter" and algorithm == "gdpo"
+    own_filter = "with a filter" in mode and algorithm == "gdpo"
     rewards = ("--custom-rm-path", "tests.runtime.test_resume:drawing_rewards")
     if own_filter:
         with pytest.warns(UserWarning, match="a filter of your own"):
@@ -87,6 +100,21 @@ def kept(facts: dict[str, object]) -> str:
     return str({name: value for name, value in facts.items() if name not in ("seconds", "elapsed")})
 
 
+@pytest.mark.parametrize("until", ["supervised step 2", "checkpoint 0 committed", "generate rollout 1"])
+def test_ended_early(tmp_path: Path, until: str) -> None:
+    """Ended in the warm-up, or before the second rollout: the same command goes on, or starts again, to the same."""
+    whole = InProcess(run_in(tmp_path / "whole", "gdpo", "after a warm-up")).run()
+    args = run_in(tmp_path / "ended", "gdpo", "after a warm-up")
+    InProcess(args).run(until=until)
+    args.load = args.save
+    checkpoint = checkpoint_of(args)
+    assert (checkpoint is None) == (until != "generate rollout 1")
+    resumed = InProcess(args, load=None if checkpoint is None else tmp_path / "ended").run()
+    assert "supervised step 0" not in resumed.facts or checkpoint is None
+    assert whole.bits() == resumed.bits()
+    assert contents(tmp_path / "whole", 6) == contents(tmp_path / "ended", 6)
+
+
 def test_rollouts_in_flight(tmp_path: Path) -> None:
     """A rollout sampled ahead of the checkpoint is sampled again, with the weights that it was sampled with."""
     run = InProcess(run_in(tmp_path, "gdpo", "fully async, stale"))
@@ -125,6 +153,27 @@ def test_other_options(saved: Path, option: str, value: int, said: str) -> None:
     setattr(args, option, value)
     with pytest.raises(CheckpointError, match=said):
         checkpoint_of(args)
+
+
+def test_a_reference_that_was_not_kept(saved: Path) -> None:
+    """An option that reads the reference cannot be added later: it is the policy before the first step."""
+    for option, value, named in (("use_kl_loss", True, "--use-kl-loss"), ("kl_coef", 0.1, "--kl-coef 0.1")):
+        args = run_in(saved, "gdpo", "colocate")
+        args.load = str(saved)
+        setattr(args, option, value)
+        said = rf"^{named} and --load .*step-00000006: it was saved by a run without them, which kept no reference; "
+        with pytest.raises(CheckpointError, match=said):
+            checkpoint_of(args)
+
+
+def test_later_checkpoints(saved: Path, tmp_path: Path) -> None:
+    """Going on from an earlier checkpoint needs another folder: --load of this one would open what came later."""
+    args = run_in(saved, "gdpo", "colocate")
+    args.load = str(saved / "step-00000002")
+    with pytest.raises(CheckpointError, match="--save holds checkpoints of later steps, the latest of step 6"):
+        checkpoint_of(args)
+    args.save = str(tmp_path)
+    assert checkpoint_of(args).step == 2
 
 
 def test_from_the_beginning(tmp_path: Path, saved: Path) -> None:

@@ -34,6 +34,10 @@ class Parrot:
         """Raises."""
         raise KeyError("word")
 
+    def leave(self) -> None:
+        """Ends the program, or would like to."""
+        sys.exit(3)
+
 
 @pytest.fixture
 def started(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +70,7 @@ def test_failures() -> None:
     assert {str} == set(map(type, vars(failure).values()))
     assert (failure.kind, failure.message) == ("KeyError", "'word'")
     assert 'raise KeyError("word")' in failure.trace
+    assert (process().call("leave", {}).kind, process().call("leave", {}).message) == ("SystemExit", "3")
     assert (failure.kind, None) == (process().give("fail", {})[0].kind, process().give("fail", {})[1])
 
 

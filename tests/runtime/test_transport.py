@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from relax.transport.queue import Queue, TransportError, row_keys, start_queue
+from relax.core.rows import row_keys
+from relax.transport.queue import Queue, TransportError, start_queue
 from relax.transport.values import to_bytes
 from tests.runtime.local_queue import LocalQueue
 
@@ -136,7 +137,7 @@ def _answer(queue: Queue, keys: list[str]) -> int:
 
 def test_parts(queue: Queue) -> None:
     """Each process of the queue has a name, a handle and its process id, and all of them live."""
-    assert list(queue.parts()) == ["the queue's controller", "storage unit 0", "storage unit 1"]
+    assert list(queue.handles) == ["the queue's controller", "storage unit 0", "storage unit 1"]
     assert len(set(queue.processes.values())) == 3
     queue.require_alive()
 
