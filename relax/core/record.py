@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import statistics
+import math
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,6 +10,7 @@ from typing import Any
 
 from relax.core.counts import Counted, Counts
 from relax.core.fingerprint import joined
+from relax.core.means import means
 from relax.core.registry import ACTOR, CRITIC, SFT_LOSS_TYPE
 from relax.core.rows import steps_before
 from relax.core.schedule import Unit
@@ -100,12 +101,12 @@ class Record:
 
     def saved(self, rollout: int) -> dict[str, Any]:
         """What a checkpoint keeps of it, for JSON."""
-        return {"rollouts": rollout, "counts": asdict(self.counts), "evaluations": self.evaluations}
+        return {"rollouts": rollout, "counts": asdict(self.counts), "evaluations": _written(self.evaluations)}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Continues from what `saved` gave."""
         self.counts = Counts(**{name: Counted(**counted) for name, counted in saved["counts"].items()})
-        self.evaluations = dict(saved["evaluations"])
+        self.evaluations = _read(saved["evaluations"])
 
     def _count(self, counts: Counts, name: str, found: Iterable[Mapping[str, Any]]) -> None:
         setattr(counts, name, Counted.all_of([getattr(counts, name), *(facts[name] for facts in found)]))
@@ -125,5 +126,16 @@ class Record:
 
 
 def _means(prefix: str, groups: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    found = list(groups)
-    return {prefix + name: statistics.fmean(one[name] for one in found) for name in (found[0] if found else ())}
+    return {prefix + name: mean for name, mean in means(groups).items()}
+
+
+def _written(evaluations: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | str]]:
+    """For JSON, which has no number for NaN and the infinities: those as text."""
+    return {
+        when: {name: mean if math.isfinite(mean) else str(mean) for name, mean in found.items()}
+        for when, found in evaluations.items()
+    }
+
+
+def _read(written: Mapping[str, Mapping[str, float | str]]) -> dict[str, dict[str, float]]:
+    return {when: {name: float(mean) for name, mean in found.items()} for when, found in written.items()}

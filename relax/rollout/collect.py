@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 
+from relax.core.means import means
 from relax.rollout.generate import Response, generate
 from relax.rollout.post_process import load_function
 from relax.rollout.streams import Place
@@ -71,11 +70,13 @@ def prompt_tokens(task: Task, problem: Problem) -> list[int]:
 
 
 def mean_rewards(samples: Sequence[Sample]) -> dict[str, float]:
-    """The mean of each reward component, by name; of a reward that is one number, as ``reward``."""
-    rewards: list[Mapping[str, Any]] = [
+    """The mean of each reward component, by name; of a reward that is one number, as ``reward``.
+
+    Observes: each is the mean over the samples that have it as a real number, and one that none has is left out.
+    """
+    return means(
         sample.reward if isinstance(sample.reward, Mapping) else {"reward": sample.reward} for sample in samples
-    ]
-    return {name: statistics.fmean(reward[name] for reward in rewards) for name in rewards[0]}
+    )
 
 
 def _answered(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 from argparse import Namespace
 from typing import Any
@@ -86,6 +88,29 @@ def test_counts() -> None:
     later.restore(record.saved(4))
     later.row([3], [6, 7])
     assert later.summary().counts == {"generated": 16, "enqueued": 16, "trained": 16}
+
+
+def test_evaluations_that_json_cannot_hold() -> None:
+    """Mean rewards that are NaN or infinite come back from a checkpoint as they were."""
+    record = record_of_a_rollout()
+    rewards = {"a": math.nan, "b": -math.inf, "c": 0.1}
+    record.take(Unit("evaluation at the start", "rollout", "evaluate"), [{"rewards": rewards, "seconds": {}}])
+    saved = json.loads(json.dumps(record.saved(4), allow_nan=False))
+    later = record_of_a_rollout()
+    later.restore(saved)
+    assert str(later.evaluations) == "{'start': {'a': nan, 'b': -inf, 'c': 0.1}}"
+
+
+def test_rewards_that_come_and_go() -> None:
+    """A rollout whose rewards have other names than those of the one before it is no obstacle."""
+    record = Record(ARGS)
+    record.begin()
+    for rollout, rewards in ((0, {"a": 1.0}), (1, {"b": 2.0})):
+        facts = {"generated": Counted(8, 5), "enqueued": Counted(8, 5), "drawn": 2, "rewards": rewards, "metrics": {}}
+        facts |= {"response_length": 1.0, "fingerprint": 1, "seconds": {}}
+        record.take(Unit(f"generate {rollout}", "rollout", "generate", {"rollout": rollout}), [facts])
+    row = record.row([0, 1], [])
+    assert (row["reward/a"], row["reward/b"]) == (1.0, 2.0)
 
 
 def test_fingerprints() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from argparse import Namespace
 from pathlib import Path
 
@@ -180,6 +181,16 @@ def test_from_the_beginning(tmp_path: Path, saved: Path) -> None:
     """Without --load, and where a run was ended before its first checkpoint; not where --load is another folder."""
     assert checkpoint_of(tiny("gdpo")) is None
     folder = str(tmp_path)
-    assert checkpoint_of(tiny("gdpo", "--save", folder, "--load", folder)) is None
+    for same in (folder, f"{folder}/", f"{folder}/../{tmp_path.name}"):
+        assert checkpoint_of(tiny("gdpo", "--save", folder, "--load", same)) is None
     with pytest.raises(CheckpointError, match="holds no checkpoint, none at all"):
         checkpoint_of(tiny("gdpo", "--save", str(saved), "--load", folder))
+
+
+def test_damaged(tmp_path: Path, saved: Path) -> None:
+    """A checkpoint with a changed byte in any part is refused before anything is started."""
+    shutil.copytree(saved, tmp_path / "saved")
+    actor = tmp_path / "saved" / "step-00000006" / "actor.safetensors"
+    actor.write_bytes(actor.read_bytes()[:-1] + b"?")
+    with pytest.raises(CheckpointError, match=r"actor.safetensors has changed since it was written"):
+        checkpoint_of(tiny("gdpo", "--load", str(tmp_path / "saved"), "--num-rollout", "6"))
