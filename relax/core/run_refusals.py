@@ -47,8 +47,8 @@ def refuse_run(args: Namespace, checkpoint: Checkpoint | None) -> None:
     if args.save_interval % spanned:
         raise ValueError(
             f"--save-interval {args.save_interval} and --global-batch-size {args.global_batch_size}: an optimizer "
-            f"batch holds the samples of {spanned} rollouts, and nothing is saved within one; give a --save-interval that "
-            f"{spanned} divides"
+            f"batch holds the samples of {spanned} rollouts, and nothing is saved within one; give a --save-interval "
+            f"that {spanned} divides"
         )
     resumed = None if checkpoint is None else checkpoint.step
     schedule(args, roles_of(args, resumed=checkpoint is not None), resumed=resumed)
