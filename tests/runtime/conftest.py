@@ -21,6 +21,7 @@ WITH_RAY = {
     "test_controller.py",
     "test_train_command.py",
     "test_train_errors.py",
+    "test_train_odd_rewards.py",
 }
 LOGICAL_CPUS = 16
 
