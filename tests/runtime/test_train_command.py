@@ -38,7 +38,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert lines[-1] == "generated 32 == enqueued 32 == trained 32"
     for beginning in ("warm-up", "rollout 0", "rollout 1", "evaluation", "  correctness", "  format", "where the time"):
         assert sum(line.startswith(beginning) for line in lines) == 1, beginning
-    for what in ("rollout: sample", "actor: loss", "actor: optimizer", "actor: transport", "controller: drop"):
+    for what in ("sampling", "transport", "loss, gradients", "optimizer", "the steps", "the run"):
         assert sum(line.startswith(f"  {what}") for line in lines) == 1, what
     rows = read_rows(log / "metrics.csv")
     assert [(row["rollout"], row["step"]) for row in rows] == [("0", "2"), ("1", "4")]
