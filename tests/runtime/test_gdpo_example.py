@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import warnings
 from pathlib import Path
 
@@ -64,3 +65,30 @@ def test_figure_is_small() -> None:
     figure = EXAMPLE / "rewards.png"
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert os.path.getsize(figure) < 100_000
+
+
+def readme_commands(module: str) -> list[list[str]]:
+    """The options of the README's commands that run ``module``."""
+    start = f"$ python -m {module} "
+    lines = (EXAMPLE / "README.md").read_text().splitlines()
+    return [shlex.split(line.removeprefix(start)) for line in lines if line.startswith(start)]
+
+
+def test_readme_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command of the README that trains is accepted; the last goes on with the run of the one before it."""
+    monkeypatch.chdir(ROOT)
+    *_, killed, on = [vars(parse_args(argv)) for argv in readme_commands("relax.train")]
+    assert {**killed, "load": killed["save"]} == on
+    assert None not in (killed["save"], killed["log_dir"], killed["save_interval"])
+
+
+def test_readme_refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The README names every algorithm that the fully asynchronous mode refuses, with the line that says so."""
+    monkeypatch.chdir(ROOT)
+    refused = [name for name in list_algorithm_names() if not get_algorithm(name).supports_fully_async]
+    readme = (EXAMPLE / "README.md").read_text()
+    assert f"every algorithm but {', '.join(f'`{name}`' for name in refused)} |" in readme
+    (argv,) = readme_commands("relax.arguments")
+    with pytest.raises(SystemExit):
+        parse_args(argv)
+    assert f"\n{capsys.readouterr().err}" in readme
