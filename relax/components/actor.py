@@ -95,6 +95,7 @@ class Actor:
         if needs_reference(args):
             with self._weights(0):
                 columns["ref_log_probs"] = self._score("ref_log_probs", columns)
+        columns["keys"] = keys
         data = {**columns, "mini_batch_sizes": [len(batch) for batch in own]}
         data["mini_batch_ids"] = [batch[0] for batch in batches]
         with self._clock("advantages"), tracing(args, rollouts, self._name):
@@ -117,6 +118,7 @@ class Actor:
         if self._advantages_come:
             columns = self._read(own, self._columns_of_a_batch())
             columns.setdefault("log_probs", columns["rollout_log_probs"])
+            columns["keys"] = own
         else:
             rows = [self._prepared.pop(key) for key in own]
             columns = {name: [row[name] for row in rows] for name in rows[0]}

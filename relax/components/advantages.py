@@ -24,9 +24,9 @@ def advantages_of_batch(args: Namespace, batch: Mapping[str, Any]) -> dict[str, 
     ``rollout_log_probs`` nor ``values``.
 
     Reads ``rewards`` (floats), ``response_lengths``, ``loss_masks`` and ``ref_log_probs`` beside them; all but the
-    rewards may be absent. Responses are whole, however the actor's ranks cut them, and padded lengths mean nothing
-    here. Tokens are not normalised: their mean would be that of a part of the batch. Where rewards are whitened, the
-    batch must be one whole optimizer batch.
+    rewards may be absent. ``keys`` may name the rows, for a trace. Responses are whole, however the actor's ranks cut
+    them, and padded lengths mean nothing here. Tokens are not normalised: their mean would be that of a part of the
+    batch. Where rewards are whitened, the batch must be one whole optimizer batch.
     """
     kl = kl_of_batch(args, batch)
     if kl is None:
@@ -42,7 +42,8 @@ def advantages_of_batch(args: Namespace, batch: Mapping[str, Any]) -> dict[str, 
         "mini_batch_sizes": [len(kl)],
     }
     advantages, returns = compute_advantages_and_returns(whole, **given)
-    keep("advantage.estimate", whole, given, {"advantages": advantages, "returns": returns})
+    results = {"advantages": advantages, "returns": returns}
+    keep("advantage.estimate", whole, given, results, rows=batch.get("keys"))
     return {"kl": kl, "advantages": advantages, "returns": returns}
 
 
@@ -101,7 +102,7 @@ class Advantages:
         keys = batch_keys(self.args, batch)
         columns = {name: [self._rows[key][name] for key in keys] for name in self._columns}
         with self._clock("advantages"), tracing(self.args, rollouts_of(self.args, batch), "advantages"):
-            written = advantages_of_batch(self.args, columns)
+            written = advantages_of_batch(self.args, {**columns, "keys": keys})
         with self._clock("transport"):
             self.queue.put(keys, written)
         self._whitened += len(keys)

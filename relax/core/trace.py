@@ -13,7 +13,7 @@ import math
 import re
 import struct
 from argparse import Namespace
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -68,13 +68,15 @@ def keep(
     inputs: Mapping[str, Any],
     results: Mapping[str, Any],
     *,
+    rows: Sequence[str] | None = None,
     rank: int = 0,
     ranks: int = 1,
 ) -> None:
     """Writes one call of ``stage`` to the open trace.
 
     Inputs and results are numbers, texts, tensors of any dtype and shape, samples, and lists and mappings of these;
-    ``ranks`` shared the call's batch, and this is number ``rank`` of them.
+    ``rows`` are the keys of the batch's samples, in order, where it does not hold the samples themselves. ``ranks``
+    shared the call's batch, and this is number ``rank`` of them.
     """
     trace = _OPEN.get()
     if trace is None:
@@ -86,6 +88,7 @@ def keep(
         "stage": stage,
         "rank": rank,
         "ranks": ranks,
+        "rows": None if rows is None else list(rows),
         "options": {name: value for name, value in vars(args).items() if _is_plain(value)},
         "inputs": _encoded(inputs, tensors),
         "results": _encoded(results, tensors),

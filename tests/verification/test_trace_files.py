@@ -12,7 +12,7 @@ import torch
 from relax.core.trace import TraceError, keep, seal_trace, start_trace, tracing
 from tests.verification.traces import reseal, write_trace
 from verification.cases.arguments import namespace
-from verification.traced.cases import traced_cases
+from verification.traced.cases import traced_cases, whole_calls
 from verification.traced.read import TraceRefused, read_trace
 
 
@@ -88,11 +88,14 @@ class TestWriting:
             given = {"rewards": [float(n) for n in numbers], "mini_batch_sizes": sizes, "values": None}
             results = {"advantages": [torch.tensor([float(n)]) for n in numbers]}
             with tracing(args, [0], f"actor-{rank}"):
-                keep(
-                    "advantage.estimate", args, given, {**results, "returns": results["advantages"]}, rank=rank, ranks=2
-                )
+                results["returns"] = results["advantages"]
+                rows = [f"row {n}" for n in numbers]
+                keep("advantage.estimate", args, given, results, rows=rows, rank=rank, ranks=2)
         seal_trace(args)
-        (traced,) = traced_cases(read_trace(tmp_path))
+        (call,) = whole_calls(read_trace(tmp_path))
+        assert call.rows == ("row 0", "row 10", "row 11", "row 1", "row 2", "row 12")
+        (traced,) = traced_cases(0, [call])
+        assert traced.bits
         assert traced.case.inputs == {
             "rewards": [0.0, 10.0, 11.0, 1.0, 2.0, 12.0],
             "mini_batch_sizes": [3, 3],
@@ -110,4 +113,22 @@ class TestWriting:
         path.write_text(path.read_text().replace("mini_batch_sizes", "mini_batch_size"))
         reseal(tmp_path)
         with pytest.raises(TraceRefused, match="the ranks tell of different optimizer batches"):
-            traced_cases(read_trace(tmp_path))
+            whole_calls(read_trace(tmp_path))
+
+    def test_tokens_of_ranks(self, tmp_path: Path) -> None:
+        """Tokens that ranks normalised together are one call of all, of which one process need not have the bits."""
+        args = namespace("reinforce_plus_plus", normalize_advantages=True)
+        args.trace_rollout, args.trace_folder = 0, str(tmp_path)
+        start_trace(args)
+        for rank in range(2):
+            tokens = [torch.tensor([float(rank + 1)])] * (rank + 1)
+            given = {"advantages": tokens, "loss_masks": None}
+            with tracing(args, [0], f"actor-{rank}"):
+                rows = [f"row {rank} {i}" for i in range(rank + 1)]
+                keep("advantage.normalize", args, given, {"advantages": tokens}, rows=rows, rank=rank, ranks=2)
+        seal_trace(args)
+        (call,) = whole_calls(read_trace(tmp_path))
+        assert call.rows == ("row 0 0", "row 1 0", "row 1 1")
+        (traced,) = traced_cases(0, [call])
+        assert not traced.bits
+        assert traced.case.inputs == {"advantages": [1.0, 2.0, 2.0], "loss_masks": None}

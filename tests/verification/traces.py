@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from relax.algorithms.advantages import compute_advantages_and_returns
+from relax.core.rows import row_keys
 from relax.core.trace import INDEX, keep, seal_trace, start_trace, tracing
 from relax.rollout.post_process import post_process_rewards
 from relax.types import Sample
@@ -37,7 +38,8 @@ def write_trace(folder: Path, algorithm: str = "grpo") -> None:
     given = {"rewards": normalized, "kl": [torch.zeros(i % 3) for i in range(8)], "loss_masks": None}
     with tracing(args, [2, 3], "service"):
         advantages, returns = compute_advantages_and_returns(args, **given)
-        keep("advantage.estimate", args, given, {"advantages": advantages, "returns": returns})
+        results = {"advantages": advantages, "returns": returns}
+        keep("advantage.estimate", args, given, results, rows=row_keys(3, range(8)))
     seal_trace(args)
 
 

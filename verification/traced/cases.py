@@ -23,32 +23,37 @@ class Traced:
 
     case: Case
     recorded: Outcome
+    bits: bool
+    """Whether one process gives the same bits: not where ranks added their float32 sums."""
 
 
-def traced_cases(trace: Trace) -> list[Traced]:
-    """One a call, in the order of the stages and of the calls.
-
-    Where rewards are whitened over the data-parallel ranks, their calls are put together to one of all samples.
-    """
+def whole_calls(trace: Trace) -> list[Call]:
+    """The calls, in the order of the stages; those in which ranks shared a statistic put together to one of all."""
     merged: dict[tuple[str, int], list[Call]] = defaultdict(list)
     calls = []
     for call in trace.calls:
-        if call.ranks > 1 and _whitens(call):
+        if call.ranks > 1 and _shares(call):
             merged[call.stage, call.number].append(call)
         else:
             calls.append(call)
     calls += [_together(found) for found in merged.values()]
     order = list(STAGE_CALLS)
-    calls.sort(key=lambda call: (order.index(call.stage), call.part, call.number))
-    return [_traced(trace.rollout, call) for call in calls]
+    return sorted(calls, key=lambda call: (order.index(call.stage), call.part, call.number))
 
 
-def _whitens(call: Call) -> bool:
+def traced_cases(rollout: int, calls: Sequence[Call]) -> list[Traced]:
+    """One a call."""
+    return [Traced(case_of(rollout, call), _recorded(call), call.exact) for call in calls]
+
+
+def _shares(call: Call) -> bool:
+    if call.stage == "advantage.normalize":
+        return True
     algorithm = call.options.get("advantage_estimator")
     try:
         return call.stage == "advantage.estimate" and get_algorithm(str(algorithm)).uses_reward_components
     except ValueError as error:
-        raise TraceRefused(f"{_told(call)}: {error}") from None
+        raise TraceRefused(f"{told(call)}: {error}") from None
 
 
 def _together(calls: Sequence[Call]) -> Call:
@@ -57,21 +62,29 @@ def _together(calls: Sequence[Call]) -> Call:
     first = calls[0]
     if [call.rank for call in calls] != list(range(first.ranks)):
         there = ", ".join(str(call.rank) for call in calls)
-        raise TraceRefused(f"{_told(first)}: of {first.ranks} ranks that shared the batch only {there} kept the call")
-    sizes: list[list[int]] = [call.inputs.get("mini_batch_sizes") or [] for call in calls]
+        raise TraceRefused(f"{told(first)}: of {first.ranks} ranks that shared the batch only {there} kept the call")
+    exact = first.stage == "advantage.estimate"
+    if exact:
+        sizes: list[list[int]] = [call.inputs.get("mini_batch_sizes") or [] for call in calls]
+    else:
+        sizes = [[len(call.inputs.get("advantages") or [])] for call in calls]
     if len({len(one) for one in sizes}) > 1:
-        raise TraceRefused(f"{_told(first)}: the ranks tell of different optimizer batches")
+        raise TraceRefused(f"{told(first)}: the ranks tell of different optimizer batches")
     inputs = _joined([call.inputs for call in calls], sizes)
-    inputs["mini_batch_sizes"] = [sum(of_ranks) for of_ranks in zip(*sizes, strict=True)]
+    if exact:
+        inputs["mini_batch_sizes"] = [sum(of_ranks) for of_ranks in zip(*sizes, strict=True)]
+    rows = _joined([{"rows": call.rows} for call in calls], sizes)["rows"]
     return Call(
         part="all-ranks",
         stage=first.stage,
         number=first.number,
         rank=0,
         ranks=1,
+        rows=None if rows is None else tuple(rows),
         options=first.options,
         inputs=inputs,
         results=_joined([call.results for call in calls], sizes),
+        exact=exact,
     )
 
 
@@ -93,14 +106,15 @@ def _joined(columns: Sequence[Mapping[str, Any]], sizes: Sequence[Sequence[int]]
     return joined
 
 
-def _traced(rollout: int, call: Call) -> Traced:
+def case_of(rollout: int, call: Call) -> Case:
+    """What the call was given, as a case."""
     stage = STAGE_CALLS[call.stage]
     algorithm = str(call.options.get("advantage_estimator"))
     names = ("samples",) if "samples" in stage.first else stage.keywords
     inputs = {name: _plain(call.inputs[name]) for name in names if name in call.inputs}
     if "samples" in inputs:
         inputs["samples"] = tuple(_sample(fields, call) for fields in inputs["samples"])
-    case = Case(
+    return Case(
         id=f"{call.stage}/{algorithm}/rollout-{rollout}-{call.part}-{call.number}",
         stage=call.stage,
         algorithm=algorithm,
@@ -108,20 +122,23 @@ def _traced(rollout: int, call: Call) -> Traced:
         options={name: value for name, value in call.options.items() if name in DEFAULTS and value != DEFAULTS[name]},
         note=f"call {call.number} of {call.part} in rollout {rollout} of a run",
     )
+
+
+def _recorded(call: Call) -> Outcome:
     arrays: dict[str, torch.Tensor] = {}
-    for name in stage.results:
+    for name in STAGE_CALLS[call.stage].results:
         if name not in call.results:
-            raise TraceRefused(f"{_told(call)}: no {name} among its results")
+            raise TraceRefused(f"{told(call)}: no {name} among its results")
         try:
             arrays.update(as_tensors(name, call.results[name]))
         except TypeError as error:
-            raise TraceRefused(f"{_told(call)}: {error}") from None
-    return Traced(case, Outcome(arrays=arrays))
+            raise TraceRefused(f"{told(call)}: {error}") from None
+    return Outcome(arrays=arrays)
 
 
 def _sample(fields: Any, call: Call) -> dict[str, Any]:
     if not isinstance(fields, dict) or not fields.keys() <= SAMPLE_FIELDS.keys():
-        raise TraceRefused(f"{_told(call)}: one of its samples is none")
+        raise TraceRefused(f"{told(call)}: one of its samples is none")
     return fields
 
 
@@ -134,5 +151,6 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _told(call: Call) -> str:
+def told(call: Call) -> str:
+    """The call, for an error."""
     return f"call {call.number} of {call.stage} by {call.part}"

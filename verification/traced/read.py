@@ -21,7 +21,7 @@ from verification.plain_file import read_plain
 
 INDEX, VERSION = "trace.json", 1
 MAX_BYTES = 2**29
-STAGES = ("reward.normalize", "advantage.estimate", "policy.loss")
+STAGES = ("reward.normalize", "advantage.estimate", "advantage.normalize", "policy.loss")
 _NAME = re.compile(r"([a-z0-9_-]+)\.([a-z]+\.[a-z]+)\.(\d{4})")
 
 
@@ -33,7 +33,8 @@ class TraceRefused(ValueError):
 class Call:
     """One call of a stage: who made it as which of its calls, the options in force, inputs and results.
 
-    ``ranks`` ranks shared the batch, and this was number ``rank`` of them.
+    ``ranks`` ranks shared the batch, and this was number ``rank`` of them. ``rows`` are the keys of its samples, in
+    order; None where its inputs are the samples themselves.
     """
 
     part: str
@@ -41,9 +42,12 @@ class Call:
     number: int
     rank: int
     ranks: int
+    rows: tuple[str, ...] | None
     options: Mapping[str, Any]
     inputs: Mapping[str, Any]
     results: Mapping[str, Any]
+    exact: bool = True
+    """Whether one process that makes the same call has the same bits."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,15 @@ def _call(folder: Path, name: str, files: Mapping[str, Any]) -> Call:
     found = _NAME.fullmatch(name)
     assert found is not None  # looked at above
     document = from_json(described, place)
-    fields(document, ("stage", "rank", "ranks", "options", "inputs", "results"), place)
+    fields(document, ("stage", "rank", "ranks", "rows", "options", "inputs", "results"), place)
     if document["stage"] != found[2] or found[2] not in STAGES:
         raise TraceRefused(f"{place}: a call of {document['stage']!r:.40}, which is none of {', '.join(STAGES)}")
     rank, ranks = document["rank"], document["ranks"]
     if not (type(rank) is type(ranks) is int and 0 <= rank < ranks):
         raise TraceRefused(f"{place}: {rank!r:.40} is no rank of {ranks!r:.40}")
+    rows = document["rows"]
+    if not (rows is None or (isinstance(rows, list) and all(isinstance(row, str) for row in rows))):
+        raise TraceRefused(f"{place}: its rows are no list of keys")
     try:
         tensors = load(packed)
     except SafetensorError as error:
@@ -99,7 +106,8 @@ def _call(folder: Path, name: str, files: Mapping[str, Any]) -> Call:
     options = document["options"]
     if not isinstance(options, dict):
         raise TraceRefused(f"{place}: its options are no object")
-    return Call(found[1], found[2], int(found[3]), rank, ranks, options, inputs, results)
+    keys = None if rows is None else tuple(rows)
+    return Call(found[1], found[2], int(found[3]), rank, ranks, keys, options, inputs, results)
 
 
 def _checked(path: Path, files: Mapping[str, Any]) -> bytes:

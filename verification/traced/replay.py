@@ -15,20 +15,24 @@ from verification.examine import FROZEN, LIVE, Examined, guarded, rounded, subje
 from verification.judges.bits import judge_bits
 from verification.report.summary import Report, merge_measured
 from verification.subjects.outcome import Outcome
-from verification.traced.cases import Traced, traced_cases
+from verification.traced.cases import Traced, traced_cases, whole_calls
+from verification.traced.links import links
 from verification.traced.read import Trace, TraceRefused
 
 RUN = "the run"
 
 
 def replay(trace: Trace, bundle: Path | None = None, progress: Callable[[int, int], None] | None = None) -> Report:
-    """Every call of the trace replayed. The cases go through a bundle, which is left in ``bundle`` where it is given.
+    """Every call of the trace replayed, and what it was given held against what the stage before it gave. The cases
+    go through a bundle, which is left in ``bundle`` where it is given.
 
     The arrays that the run recorded are compared, and no others: a stage's replay gives gradients too, of a sum that
     the run never formed.
     """
     started = time.monotonic()
-    found, traced = Examined(), _through_bundle(traced_cases(trace), bundle)
+    calls = whole_calls(trace)
+    found = Examined(comparisons=links(trace.rollout, calls))
+    traced = _through_bundle(traced_cases(trace.rollout, calls), bundle)
     for number, one in enumerate(traced):
         if progress is not None:
             progress(number, len(traced))
@@ -72,6 +76,9 @@ def _examine(found: Examined, traced: Traced) -> None:
     case, recorded = traced.case, traced.recorded
     of_case = Examined()
     for name in (LIVE, FROZEN):
+        if not traced.bits:
+            of_case.absent[name] = 1
+            continue
         replayed = guarded(of_case, case, name, partial(subject_named(name).run, case))
         if replayed is not None:
             of_case.comparisons += judge_bits(case, recorded, _numbers(replayed, recorded), name)
