@@ -24,14 +24,14 @@ class Rows:
         self.rows.append(row)
 
 
-def controller(args: Namespace, queue: Queue, rows: Rows | None = None) -> Controller:
-    """The controller of a run that may start, with a folder of its own."""
+def controller(args: Namespace, queue: Queue, folder: Path, rows: Rows | None = None) -> Controller:
+    """The controller of a run that may start, whose ranks meet in ``folder``."""
     checkpoint = checkpoint_of(args)
     refuse_run(args, checkpoint)
-    folder = Path(tempfile.mkdtemp(prefix="relax-test-"))
     return Controller(args, queue, rows or Rows(), folder, checkpoint=checkpoint)
 
 
 def real_run(args: Namespace, queue: Queue, rows: Rows | None = None) -> Summary:
     """A whole run."""
-    return controller(args, queue, rows).run()
+    with tempfile.TemporaryDirectory(prefix="relax-test-") as folder:
+        return controller(args, queue, Path(folder), rows).run()

@@ -55,9 +55,9 @@ def bad_task(args: Namespace) -> None:
         (("--lr", "1e30"), r"actor \(process \d+\) failed at 'train on batch 1': NonFiniteGradient: optimizer step 1:"),
     ],
 )
-def test_a_role_fails(queue: Queue, options: tuple[str, ...], said: str) -> None:
+def test_a_role_fails(queue: Queue, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
     """A role's own exception is one line, with its traceback kept apart."""
-    run = controller(tiny("grpo", *options), queue)
+    run = controller(tiny("grpo", *options), queue, tmp_path)
     with pytest.raises(RunError) as failure:
         run.run()
     assert re.match(said, str(failure.value))
@@ -92,7 +92,7 @@ def test_a_process_dies(
 
     killer = Thread(target=kill)
     killer.start()
-    run = controller(tiny("grpo", "--num-rollout", "2", *options), queue)
+    run = controller(tiny("grpo", "--num-rollout", "2", *options), queue, tmp_path)
     with pytest.raises(RunError) as failure:
         run.run()
     killer.join()
