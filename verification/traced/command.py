@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def add_replay_command(subparsers: Any) -> None:
     """Adds the verb ``replay``, which sets ``run``, a function of the parsed options that gives the exit status."""
     told = (
-        "the reward, advantage and loss calls of a real run, computed again by the live code and the frozen copies, and "
-        "what each stage was given held against what the stage before it gave"
+        "the reward, advantage and loss calls of a real run, computed again by the live code and the frozen copies, "
+        "and what each stage was given held against what the stage before it gave"
     )
     epilog = (
         "A run writes them with --trace-rollout K --trace-folder FOLDER. Exit status: 0 the same bits, 1 others, 2 the "
