@@ -102,8 +102,8 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session(tags=["check"], default=False)
 def runtime(session: nox.Session) -> None:
-    """Training end to end in one process and over ranks: model, sampling, optimizer steps, checkpoints."""
-    install(session, "verify,megatron,runtime")
+    """Training end to end, in one process, over ranks and on Ray: roles, transport, checkpoints, kills."""
+    install(session, "verify,megatron,runtime,ray,qwen")
     run_tests(session, "tests/runtime", *session.posargs)
 
 
@@ -140,7 +140,7 @@ def types(session: nox.Session) -> None:
 @nox.session(tags=["measure"], default=False)
 def bench(session: nox.Session) -> None:
     """The performance table, ratios taken in one run."""
-    install(session, "verify")
+    install(session, "verify,megatron,runtime")
     session.run("relax-verify", "bench", *session.posargs, *reports("bench", "json"))
 
 

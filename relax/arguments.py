@@ -1,7 +1,7 @@
 """The command line of relax, parsed and checked: ``python -m relax.arguments --help``.
 
-The options are in ``relax.options``; what is refused, and why, in ``relax.option_ranges``, ``relax.component_options``
-and ``relax.refusals``.
+The options are in ``relax.options`` and ``relax.runtime_options``; those of a file are read by ``relax.configuration``;
+what is refused, and why, is in ``relax.option_ranges``, ``relax.component_options`` and ``relax.refusals``.
 """
 
 from __future__ import annotations
@@ -11,22 +11,65 @@ import json
 import sys
 from collections.abc import Sequence
 
-from relax.options import build_parser
+from relax import options
+from relax.configuration import read_configuration, without_excluded
 from relax.refusals import validate_algorithm_args
+from relax.runtime_options import add_runtime_options, validate_runtime_args
 
-__all__ = ["build_parser", "main", "parse_args", "validate_algorithm_args"]
+__all__ = ["build_parser", "main", "parse_args", "validate_algorithm_args", "validate_runtime_args"]
+
+COMMAND = "python -m relax.arguments"
+DESCRIPTION = "Checks a command line of relax and shows the options in force; starts nothing."
+_NOT_GIVEN = object()
 
 
-def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options in force. A command line that is refused ends with exit status 2 and one line on stderr."""
-    parser = build_parser()
-    args = parser.parse_args(argv)
+def build_parser(command: str = COMMAND, description: str = DESCRIPTION) -> argparse.ArgumentParser:
+    """The parser of every option, and of ``--no-`` before the name of a switch; `parse_args` also checks.
+
+    ``command`` and ``description`` are what its help says.
+    """
+    parser = options.build_parser()
+    parser.usage, parser.description = f"{command} [options]", description
+    add_runtime_options(parser)
+    for switch in [action for action in parser._actions if isinstance(action.const, bool)]:
+        parser.add_argument(
+            f"--no-{switch.option_strings[0].removeprefix('--')}",
+            action="store_const",
+            const=not switch.const,
+            dest=switch.dest,
+            default=switch.default,
+            help=argparse.SUPPRESS,
+        )
+    parser.epilog = "A switch that --config turns on is turned off by --no- before its name: --no-fully-async."
+    return parser
+
+
+def parse_args(
+    argv: Sequence[str] | None = None, *, command: str = COMMAND, description: str = DESCRIPTION
+) -> argparse.Namespace:
+    """The options in force. A command line that is refused ends with exit status 2 and one line on stderr.
+
+    ``command`` and ``description`` are what ``--help`` says.
+    """
+    parser = build_parser(command, description)
     try:
+        args = _merged(parser, argv)
         validate_algorithm_args(args)
+        validate_runtime_args(args)
     except ValueError as refusal:
         parser.error(str(refusal))
     _fill_in(args)
     return args
+
+
+def _merged(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """What the command line says, over what the file of ``--config`` does, over the defaults."""
+    defaults = vars(parser.parse_args([]))
+    named = vars(parser.parse_args(argv, argparse.Namespace(**dict.fromkeys(defaults, _NOT_GIVEN))))
+    given = {name: value for name, value in named.items() if value is not _NOT_GIVEN}
+    path = given.get("config")
+    configured = {} if path is None else without_excluded(parser, read_configuration(path, parser), given)
+    return argparse.Namespace(**{**defaults, **configured, **given})
 
 
 def _fill_in(args: argparse.Namespace) -> None:
@@ -40,8 +83,8 @@ def _fill_in(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Checks a command line and writes the options in force to stdout as JSON."""
-    options = vars(parse_args(argv))
-    sys.stdout.write(json.dumps(options, indent=2, sort_keys=True) + "\n")
+    shown = vars(parse_args(argv))
+    sys.stdout.write(json.dumps(shown, indent=2, sort_keys=True) + "\n")
     return 0
 
 

@@ -85,14 +85,20 @@ def finite_double(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def check_ranges(args: Any) -> None:
+def check_ranges(
+    args: Any, ranges: Mapping[str, Range] = OPTION_RANGES, may_be_left_out: frozenset[str] = MAY_BE_LEFT_OUT
+) -> None:
     """Raises ValueError for the first number of ``args`` outside its range, naming option, value and range."""
-    for option, allowed in OPTION_RANGES.items():
+    for option, allowed in ranges.items():
         value = getattr(args, attribute_of(option))
-        if value is None and option in MAY_BE_LEFT_OUT:
-            continue
-        if not is_real(value) or not allowed.holds(value):
-            raise ValueError(f"{option} {value} is out of range: give a finite number {allowed}")
+        if value is not None or option not in may_be_left_out:
+            check_number(option, value, allowed)
+
+
+def check_number(option: str, value: Any, allowed: Range) -> None:
+    """Raises ValueError, naming option, value and range, for what is no number or lies outside."""
+    if not is_real(value) or not allowed.holds(value):
+        raise ValueError(f"{option} {value} is out of range: give a finite number {allowed}")
 
 
 def attribute_of(option: str) -> str:

@@ -23,11 +23,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser alone: ``parse_args`` of ``relax.arguments`` also checks and fills in."""
+    """The options that decide what is computed; ``relax.arguments`` adds those of running it, checks and fills in."""
     parser = _Parser(
         prog="relax",
         usage="%(prog)s [options]",
-        description="Checks a command line of relax and shows the options in force; starts nothing.",
         allow_abbrev=False,
     )
     for add in (_algorithm, _rewards, _batches, _advantages, _kl, _objective, _off_policy, _mode, _parallel, _run):
@@ -43,18 +42,20 @@ def _algorithm_name(text: str) -> str:
         raise argparse.ArgumentTypeError(str(unknown)) from None
 
 
-def _value(group: argparse._ArgumentGroup, option: str, type_: Any, default: Any, help_: str, **more: Any) -> None:
+def add_value(group: argparse._ArgumentGroup, option: str, type_: Any, default: Any, help_: str, **more: Any) -> None:
+    """Adds an option with a value, whose help shows the default where it is one."""
     shown = "" if default is None else " (default: %(default)s)"
     group.add_argument(option, type=type_, default=default, help=help_ + shown, **more)
 
 
-def _switch(group: argparse._ActionsContainer, option: str, help_: str) -> None:
+def add_switch(group: argparse._ActionsContainer, option: str, help_: str) -> None:
+    """Adds an option without a value, off unless given."""
     group.add_argument(option, action="store_true", help=help_)
 
 
 def _algorithm(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("algorithm")
-    _value(
+    add_value(
         group,
         "--advantage-estimator",
         _algorithm_name,
@@ -62,7 +63,7 @@ def _algorithm(parser: argparse.ArgumentParser) -> None:
         "the registered algorithm to train with",
         choices=list_algorithm_names(),
     )
-    _value(
+    add_value(
         group,
         "--loss-type",
         str,
@@ -74,9 +75,9 @@ def _algorithm(parser: argparse.ArgumentParser) -> None:
 
 def _rewards(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rewards")
-    _value(group, "--reward-key", str, None, "the entry to read where a reward is a mapping")
-    _value(group, "--custom-rm-path", str, None, "your reward function, as module.function or module:function")
-    _value(
+    add_value(group, "--reward-key", str, None, "the entry to read where a reward is a mapping")
+    add_value(group, "--custom-rm-path", str, None, "your reward function, as module.function or module:function")
+    add_value(
         group,
         "--gdpo-reward-keys",
         str,
@@ -85,7 +86,7 @@ def _rewards(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="KEY",
     )
-    _value(
+    add_value(
         group,
         "--gdpo-reward-weights",
         float,
@@ -106,22 +107,22 @@ def _rewards(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         help="centre the rewards of a group, but do not divide by their std",
     )
-    _switch(group, "--exact-statistics", "group scores correctly rounded: the same bits on every machine")
-    _value(
+    add_switch(group, "--exact-statistics", "group scores correctly rounded: the same bits on every machine")
+    add_value(
         group,
         "--custom-reward-post-process-path",
         str,
         None,
         "your function in place of the reward stage, as module.function or module:function",
     )
-    _value(
+    add_value(
         group,
         "--agentic-custom-advantage-path",
         str,
         None,
         "your function that writes each sample's custom_advantage, as module.function or module:function",
     )
-    _value(
+    add_value(
         group,
         "--dynamic-sampling-filter-path",
         str,
@@ -132,45 +133,47 @@ def _rewards(parser: argparse.ArgumentParser) -> None:
 
 def _batches(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("batches")
-    _value(group, "--n-samples-per-prompt", int, 8, "responses to one prompt: the group size")
-    _value(group, "--rollout-batch-size", int, 32, "prompts in one rollout")
-    _value(group, "--global-batch-size", int, None, "samples in one optimizer step (default: those of one rollout)")
-    _value(group, "--num-rollout", int, 1, "rollouts in the run")
+    add_value(group, "--n-samples-per-prompt", int, 8, "responses to one prompt: the group size")
+    add_value(group, "--rollout-batch-size", int, 32, "prompts in one rollout")
+    add_value(group, "--global-batch-size", int, None, "samples in one optimizer step (default: those of one rollout)")
+    add_value(group, "--num-rollout", int, 1, "rollouts in the run")
 
 
 def _advantages(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("advantages")
-    _switch(group, "--normalize-advantages", "normalise advantages over the tokens of the batch")
-    _value(group, "--gamma", float, 1.0, "discount of a later token's reward, from 0 to 1")
-    _value(group, "--lambd", float, 1.0, "lambda of generalised advantage estimation, from 0 to 1")
+    add_switch(group, "--normalize-advantages", "normalise advantages over the tokens of the batch")
+    add_value(group, "--gamma", float, 1.0, "discount of a later token's reward, from 0 to 1")
+    add_value(group, "--lambd", float, 1.0, "lambda of generalised advantage estimation, from 0 to 1")
 
 
 def _kl(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("distance to the reference model")
-    _value(group, "--kl-coef", float, 0.0, "weight of the KL in the reward")
-    _value(group, "--kl-loss-type", str, "k1", "estimator of the KL", choices=KL_KINDS)
-    _switch(group, "--use-kl-loss", "add the KL to the loss")
-    _value(group, "--kl-loss-coef", float, 0.0, "weight of the KL in the loss")
+    add_value(group, "--kl-coef", float, 0.0, "weight of the KL in the reward")
+    add_value(group, "--kl-loss-type", str, "k1", "estimator of the KL", choices=KL_KINDS)
+    add_switch(group, "--use-kl-loss", "add the KL to the loss")
+    add_value(group, "--kl-loss-coef", float, 0.0, "weight of the KL in the loss")
 
 
 def _objective(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("policy objective")
-    _value(group, "--eps-clip", float, 0.2, "the ratio is clipped below at 1 minus this, from 0 to 1")
-    _value(group, "--eps-clip-high", float, 0.2, "the ratio is clipped above at 1 plus this")
-    _value(group, "--eps-clip-c", float, None, "dual clip: bound of the loss where the advantage is negative, above 1")
-    _value(group, "--sapo-tau-pos", float, 1.0, "temperature of the soft gate where the advantage is positive")
-    _value(group, "--sapo-tau-neg", float, 1.05, "temperature of the soft gate elsewhere")
-    _switch(group, "--calculate-per-token-loss", "sum over all tokens of the batch, not a mean over each response")
+    add_value(group, "--eps-clip", float, 0.2, "the ratio is clipped below at 1 minus this, from 0 to 1")
+    add_value(group, "--eps-clip-high", float, 0.2, "the ratio is clipped above at 1 plus this")
+    add_value(
+        group, "--eps-clip-c", float, None, "dual clip: bound of the loss where the advantage is negative, above 1"
+    )
+    add_value(group, "--sapo-tau-pos", float, 1.0, "temperature of the soft gate where the advantage is positive")
+    add_value(group, "--sapo-tau-neg", float, 1.05, "temperature of the soft gate elsewhere")
+    add_switch(group, "--calculate-per-token-loss", "sum over all tokens of the batch, not a mean over each response")
 
 
 def _off_policy(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("off-policy corrections")
-    _switch(group, "--use-opsm", "mask responses of negative advantage that moved further than --opsm-delta")
-    _value(group, "--opsm-delta", float, 1e-4, "the mean difference of log-probabilities that masks a response")
-    _switch(group, "--use-tis", "weight the loss by the ratio of training to rollout probability")
-    _value(group, "--tis-mode", str, "truncate", "what happens to a weight outside the bounds", choices=TIS_MODES)
-    _value(group, "--tis-clip", float, 2.0, "upper bound of the weight")
-    _value(group, "--tis-clip-low", float, 0.0, "lower bound of the weight")
+    add_switch(group, "--use-opsm", "mask responses of negative advantage that moved further than --opsm-delta")
+    add_value(group, "--opsm-delta", float, 1e-4, "the mean difference of log-probabilities that masks a response")
+    add_switch(group, "--use-tis", "weight the loss by the ratio of training to rollout probability")
+    add_value(group, "--tis-mode", str, "truncate", "what happens to a weight outside the bounds", choices=TIS_MODES)
+    add_value(group, "--tis-clip", float, 2.0, "upper bound of the weight")
+    add_value(group, "--tis-clip-low", float, 0.0, "lower bound of the weight")
 
 
 def _mode(parser: argparse.ArgumentParser) -> None:
@@ -182,31 +185,37 @@ def _mode(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="rollout and training share devices (the default)",
     )
-    _switch(exclusive, "--fully-async", "rollout, advantages and training run side by side")
-    _switch(group, "--hybrid", "start the colocated roles, rollout on devices of its own")
-    _value(group, "--max-staleness", int, 0, "optimizer steps that a rollout may lag behind")
-    _value(
+    add_switch(exclusive, "--fully-async", "rollout, advantages and training run side by side")
+    add_switch(group, "--hybrid", "start the colocated roles, rollout on devices of its own")
+    add_value(group, "--max-staleness", int, 0, "optimizer steps that a rollout may lag behind")
+    add_value(
         group,
         "--num-iters-per-train-update",
         int,
         1,
         "slices in which an optimizer batch arrives in fully asynchronous mode",
     )
-    _switch(group, "--true-on-policy-mode", "rollout log-probabilities are the old ones: no forward pass for them")
-    _switch(group, "--debug-rollout-only", "start the rollout role alone")
-    _switch(group, "--debug-train-only", "start the actor role alone")
+    add_switch(group, "--true-on-policy-mode", "rollout log-probabilities are the old ones: no forward pass for them")
+    add_switch(group, "--debug-rollout-only", "start the rollout role alone")
+    add_switch(group, "--debug-train-only", "start the actor role alone")
 
 
 def _parallel(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("parallelism")
-    _value(group, "--tensor-model-parallel-size", int, 1, "ranks that share each layer")
-    _value(group, "--pipeline-model-parallel-size", int, 1, "ranks that share the sequence of layers")
-    _value(group, "--context-parallel-size", int, 1, "ranks that share each response")
-    _value(group, "--qkv-format", str, "thd", "thd: packed responses; bshd: padded rows", choices=QKV_FORMATS)
+    add_value(group, "--tensor-model-parallel-size", int, 1, "ranks that share each layer; a training run takes 1")
+    add_value(
+        group,
+        "--pipeline-model-parallel-size",
+        int,
+        1,
+        "ranks that share the sequence of layers; a training run takes 1",
+    )
+    add_value(group, "--context-parallel-size", int, 1, "ranks that share each response; a training run takes 1")
+    add_value(group, "--qkv-format", str, "thd", "thd: packed responses; bshd: padded rows", choices=QKV_FORMATS)
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("run")
-    _value(group, "--save", str, None, "folder to write checkpoints to")
-    _value(group, "--load", str, None, "folder to continue from")
-    _value(group, "--seed", int, 1234, "seed of sampling and initialisation")
+    add_value(group, "--save", str, None, "folder to write checkpoints to")
+    add_value(group, "--load", str, None, "folder to continue from")
+    add_value(group, "--seed", int, 1234, "seed of sampling and initialisation")

@@ -6,6 +6,7 @@ Rules read fields of the spec, never a name: a new algorithm is refused what it 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from relax.algorithms.spec import ADVANTAGE_FNS_WITH_KL, AlgorithmSpec, get_algorithm
@@ -37,7 +38,7 @@ def validate_algorithm_args(args: Any) -> None:
         ValueError: the first contradiction found; one line that names the options, their values and the remedy.
     """
     check_ranges(args)
-    _check_texts(args)
+    check_texts(args, NEVER_BLANK)
     _check_modes(args)
     if args.loss_type == SFT_LOSS_TYPE:
         return  # no reward and no advantage: the algorithm is not run
@@ -60,8 +61,9 @@ def _chosen(spec: AlgorithmSpec) -> str:
     return f"--advantage-estimator {spec.name}"
 
 
-def _check_texts(args: Any) -> None:
-    for option in NEVER_BLANK:
+def check_texts(args: Any, options: Iterable[str]) -> None:
+    """Raises ValueError naming the first of these options whose value is blank or no text; None is "not given"."""
+    for option in options:
         text = getattr(args, attribute_of(option))
         if text is not None and not (isinstance(text, str) and text.strip()):
             reason = "it is blank" if isinstance(text, str) else "it is no text"

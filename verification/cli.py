@@ -31,6 +31,7 @@ from verification.report.outputs import (
 )
 from verification.request.command import add_request_command
 from verification.revisions.trees import CACHE_TOLD
+from verification.traced.command import add_replay_command
 from verification.usage import UsageError, chosen, subject_called
 
 HOLDS, DIFFERS, CANNOT_SAY = 0, 1, 2
@@ -95,6 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
         _add_filters(verb)
         add_reports(verb)
         _add_quiet(verb)
+    add_replay_command(verbs)
     add_golden_commands(verbs)
     add_request_command(verbs)
     add_mutants_command(verbs)

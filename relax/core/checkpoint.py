@@ -7,32 +7,38 @@ the folder its name, ``step-00000042``, in one rename: what has that name is com
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 
 INDEX = "checkpoint.json"
 VERSION = 1
 _NAME = re.compile(r"step-(\d{8,})")
+_PENDING = re.compile(r"pending-\d{8,}")
+_REPLACED = re.compile(r"replaced-(\d{8,})")
 
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be written or read; names the folder or file, the reason and the remedy."""
 
 
+def pending_path(root: Path, step: int) -> Path:
+    """Where the parts of step ``step`` are written before they are a checkpoint."""
+    return root / f"pending-{step:08d}"
+
+
 def pending_folder(root: Path, step: int) -> Path:
     """The empty folder into which the parts of step ``step`` are to be written; what a dead run left there goes."""
-    pending = root / f"pending-{step:08d}"
+    pending = pending_path(root, step)
     try:
         shutil.rmtree(pending, ignore_errors=True)
         pending.mkdir(parents=True)
@@ -41,8 +47,33 @@ def pending_folder(root: Path, step: int) -> Path:
     return pending
 
 
+def unfinished(root: Path) -> list[Path]:
+    """What saves that did not come to their end left in ``root``: nobody reads it any more."""
+    if not root.is_dir():
+        return []
+    _put_back(root)
+    return [path for path in sorted(root.iterdir()) if _PENDING.fullmatch(path.name) or _REPLACED.fullmatch(path.name)]
+
+
+@contextlib.contextmanager
+def without_unfinished(save: str | None) -> Iterator[None]:
+    """For the one run that writes to ``save``: there is nothing `unfinished` when it starts, nor when it has ended."""
+    try:
+        _remove_unfinished(save)
+        yield
+    finally:
+        _remove_unfinished(save)
+
+
+def _remove_unfinished(save: str | None) -> None:
+    for path in [] if save is None else unfinished(Path(save)):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def write_part(pending: Path, name: str, *, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
     """Writes part ``name``: tensors of any dtype, and facts that JSON can hold without loss."""
+    from safetensors.torch import save  # here, so that the formulas' side imports without the runtime's packages
+
     contiguous = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
     text = json.dumps(facts, indent=1, sort_keys=True, allow_nan=False)
     _write(pending / f"{name}.safetensors", save(contiguous))
@@ -57,6 +88,7 @@ def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
     """
     root, files = pending.parent, {}
     try:
+        _put_back(root)
         for path in sorted(pending.iterdir()):
             data = path.read_bytes()
             files[path.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -79,59 +111,105 @@ def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
 
 
 def checkpoints(root: Path) -> list[int]:
-    """The steps of which ``root`` holds a checkpoint, in ascending order; none where it does not exist."""
+    """The steps of which ``root`` holds a checkpoint, in ascending order; none where it does not exist.
+
+    One that a process which was killed between the two renames of `commit` had put aside is put back.
+    """
     if not root.is_dir():
         return []
+    _put_back(root)
     return sorted(int(found[1]) for path in root.iterdir() if (found := _NAME.fullmatch(path.name)))
+
+
+def _put_back(root: Path) -> None:
+    for path in sorted(root.iterdir()):
+        found = _REPLACED.fullmatch(path.name)
+        if found and not (final := root / f"step-{found[1]}").exists():
+            with contextlib.suppress(OSError):  # of two processes that look at the same time, one does it
+                path.rename(final)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose files have been checked against its index."""
+    """A checkpoint, each of whose files is checked against its index whenever it is read."""
 
     folder: Path
     step: int
+    files: Mapping[str, Mapping[str, Any]]
+    """Name to the size in bytes and the hash that it was written with."""
+
+    def parts(self) -> set[str]:
+        """The names of its parts."""
+        return {Path(name).stem for name in self.files}
+
+    def check(self) -> None:
+        """Raises `CheckpointError` for a file that has changed since it was written."""
+        for name in self.files:
+            self._bytes(name)
 
     def tensors(self, name: str) -> dict[str, torch.Tensor]:
         """The tensors of part ``name``."""
-        path = self.folder / f"{name}.safetensors"
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        file = f"{name}.safetensors"
         try:
-            return load(self._bytes(path))
+            return load(self._bytes(file))
         except SafetensorError as error:
-            raise CheckpointError(f"{path} is no file of tensors: {error}; {_REMEDY}") from error
+            raise CheckpointError(f"{self.folder / file} is no file of tensors: {error}; {_REMEDY}") from error
 
     def facts(self, name: str) -> dict[str, Any]:
         """The numbers of part ``name``."""
-        return json.loads(self._bytes(self.folder / f"{name}.json"))
+        return json.loads(self._bytes(f"{name}.json"))
 
-    def _bytes(self, path: Path) -> bytes:
-        try:
-            return path.read_bytes()
-        except FileNotFoundError as error:
-            held = ", ".join(sorted({one.stem for one in self.folder.iterdir()} - {"checkpoint"}))
+    def _bytes(self, file: str) -> bytes:
+        path = self.folder / file
+        if file not in self.files:
+            held = ", ".join(sorted(self.parts()))
             raise CheckpointError(
                 f"{self.folder} has no part {path.stem!r}, only {held}: it was saved by a run with other roles"
-            ) from error
+            )
+        try:
+            expected, data = self.files[file], path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror or error}; {_REMEDY}") from error
+        if len(data) != expected["bytes"]:
+            raise CheckpointError(f"{path} has {len(data)} bytes and was written with {expected['bytes']}; {_REMEDY}")
+        if hashlib.sha256(data).hexdigest() != expected["sha256"]:
+            raise CheckpointError(f"{path} has changed since it was written (sha256); {_REMEDY}")
+        return data
 
 
 def open_checkpoint(root: Path, step: int | None = None) -> Checkpoint:
     """Checkpoint ``step`` of ``root``, the latest without one; ``root`` may also be a checkpoint's own folder.
 
-    Raises `CheckpointError`, before anything is loaded, where there is none, and for a file that is missing, too many
-    or changed since it was written.
+    Raises `CheckpointError` where there is none, and for a file that is missing or too many. What it holds is looked at
+    when it is read; all at once by `Checkpoint.check`.
     """
-    if found := _NAME.fullmatch(root.name):
-        root, step = root.parent, int(found[1])
+    root, step = _called(root, step)
     steps = checkpoints(root)
-    if step is None and steps:
-        step = steps[-1]
     if step is None or step not in steps:
         there = f"only those of steps {', '.join(map(str, steps))}" if steps else "none at all"
         wanted = "checkpoint" if step is None else f"checkpoint of step {step}"
         raise CheckpointError(f"{root} holds no {wanted}, {there}: give the folder that --save wrote to")
     folder = root / f"step-{step:08d}"
-    _check_files(folder, _index(folder))
-    return Checkpoint(folder, step)
+    files = _index(folder)
+    present = {path.name for path in folder.iterdir()} - {INDEX}
+    for name in sorted(present ^ files.keys()):
+        reason = "is missing" if name in files else "is not listed in its index"
+        raise CheckpointError(f"{folder / name} {reason}; {_REMEDY}")
+    return Checkpoint(folder, step, files)
+
+
+def step_called(root: Path) -> int | None:
+    """The step that `open_checkpoint` would open, without a look into it; None where there is no checkpoint."""
+    return _called(root, None)[1]
+
+
+def _called(root: Path, step: int | None) -> tuple[Path, int | None]:
+    if found := _NAME.fullmatch(root.name):
+        return root.parent, int(found[1])
+    return root, max(checkpoints(root), default=None) if step is None else step
 
 
 _REMEDY = "delete that folder to continue from the checkpoint before it"
@@ -149,21 +227,6 @@ def _index(folder: Path) -> dict[str, dict[str, Any]]:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}; {_REMEDY}") from error
     raise CheckpointError(f"{path} is of version {version!r}, and this program reads {VERSION}; {_REMEDY}")
-
-
-def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
-    there = {path.name for path in folder.iterdir()} - {INDEX}
-    for name in sorted(there ^ files.keys()):
-        reason = "is missing" if name in files else "is not listed in its index"
-        raise CheckpointError(f"{folder / name} {reason}; {_REMEDY}")
-    for name, facts in files.items():
-        data = (folder / name).read_bytes()
-        if len(data) != facts["bytes"]:
-            raise CheckpointError(
-                f"{folder / name} has {len(data)} bytes and was written with {facts['bytes']}; {_REMEDY}"
-            )
-        if hashlib.sha256(data).hexdigest() != facts["sha256"]:
-            raise CheckpointError(f"{folder / name} has changed since it was written (sha256); {_REMEDY}")
 
 
 def _write(path: Path, data: bytes) -> None:

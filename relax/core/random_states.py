@@ -6,11 +6,19 @@ Sampling and initialisation draw from none: their streams follow from the seed a
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+
+
+def seed_random_states(seed: int) -> None:
+    """Puts this process where every process of a run begins: what draws there gives the same each time."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
 
 
 def random_states() -> dict[str, torch.Tensor]:
@@ -36,3 +44,21 @@ def restore_random_states(states: Mapping[str, torch.Tensor]) -> None:
     cached = states["numpy_gauss"].item()
     np.random.set_state(("MT19937", np.array(keys, dtype=np.uint32), position, has_gauss, cached))
     torch.set_rng_state(states["torch"])
+
+
+class OwnRandomStates:
+    """Random states that no library in the same process draws from: they are the process's inside a block only."""
+
+    def __init__(self) -> None:
+        self.states: Mapping[str, torch.Tensor] = random_states()
+
+    @contextmanager
+    def drawn_from(self) -> Iterator[None]:
+        """The global generators go on where the last block left them, and are put back after this one."""
+        others = random_states()
+        restore_random_states(self.states)
+        try:
+            yield
+        finally:
+            self.states = random_states()
+            restore_random_states(others)

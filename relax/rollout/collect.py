@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
+from relax.core.means import means
 from relax.rollout.generate import Response, generate
 from relax.rollout.post_process import load_function
 from relax.rollout.streams import Place
@@ -24,30 +24,33 @@ def collect(
     *,
     rollout: int,
     max_new_tokens: int,
+    scoring: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Sample]:
     """``n_samples_per_prompt`` scored responses to each problem, one prompt group after the other.
 
     The reward is that of the function at ``args.custom_rm_path``, called with ``args`` and the sample, whose metadata
     hold ``problem``, ``answer`` and ``response`` (text). A sample depends on the weights, on ``args.seed``, and on the
-    numbers of its rollout, of its problem and of itself among that problem's: on nothing else.
+    numbers of its rollout, of its problem and of itself among that problem's: on nothing else. Rewards are asked for
+    inside the context that ``scoring`` makes.
     """
-    score = load_function(args.custom_rm_path)
     size = args.n_samples_per_prompt
     asked = [task.problem(number) for number in problems for _ in range(size)]
-    responses = generate(
-        model,
-        [prompt_tokens(task, problem) for problem in asked],
-        [Place(args.seed, rollout, problem.number, index % size) for index, problem in enumerate(asked)],
-        max_new_tokens=max_new_tokens,
-        end_token=task.tokenizer.end,
-    )
-    samples = []
-    for index, (problem, response) in enumerate(zip(asked, responses, strict=True)):
-        sample = _sample(task, problem, response)
-        sample.index, sample.group_index = index, index // size
-        sample.reward = score(args, sample)
-        samples.append(sample)
-    return samples
+    places = [Place(args.seed, rollout, problem.number, index % size) for index, problem in enumerate(asked)]
+    return _answered(args, model, task, asked, places, max_new_tokens, scoring, group_size=size)
+
+
+def most_likely(
+    args: Namespace,
+    model: torch.nn.Module,
+    task: Task,
+    problems: Sequence[int],
+    *,
+    max_new_tokens: int,
+    scoring: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> list[Sample]:
+    """As `collect`, with one response a problem, of the likeliest token each time: no random number is used."""
+    asked = [task.problem(number) for number in problems]
+    return _answered(args, model, task, asked, None, max_new_tokens, scoring, group_size=1)
 
 
 def demonstrations(task: Task, problems: Sequence[int]) -> list[Sample]:
@@ -67,11 +70,39 @@ def prompt_tokens(task: Task, problem: Problem) -> list[int]:
 
 
 def mean_rewards(samples: Sequence[Sample]) -> dict[str, float]:
-    """The mean of each reward component, by name; of a reward that is one number, as ``reward``."""
-    rewards: list[Mapping[str, Any]] = [
+    """The mean of each reward component, by name; of a reward that is one number, as ``reward``.
+
+    Observes: each is the mean over the samples that have it as a real number, and one that none has is left out.
+    """
+    return means(
         sample.reward if isinstance(sample.reward, Mapping) else {"reward": sample.reward} for sample in samples
-    ]
-    return {name: statistics.fmean(reward[name] for reward in rewards) for name in rewards[0]}
+    )
+
+
+def _answered(
+    args: Namespace,
+    model: torch.nn.Module,
+    task: Task,
+    asked: Sequence[Problem],
+    places: Sequence[Place] | None,
+    max_new_tokens: int,
+    scoring: Callable[[], AbstractContextManager[None]],
+    *,
+    group_size: int,
+) -> list[Sample]:
+    """One scored response to each problem, in order."""
+    score = load_function(args.custom_rm_path)
+    prompts = [prompt_tokens(task, problem) for problem in asked]
+    responses = generate(model, prompts, places, max_new_tokens=max_new_tokens, end_token=task.tokenizer.end)
+    samples = []
+    for index, (problem, response) in enumerate(zip(asked, responses, strict=True)):
+        sample = _sample(task, problem, response)
+        sample.index, sample.group_index = index, index // group_size
+        samples.append(sample)
+    with scoring():
+        for sample in samples:
+            sample.reward = score(args, sample)
+    return samples
 
 
 def _sample(task: Task, problem: Problem, response: Response) -> Sample:

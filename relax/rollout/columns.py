@@ -8,12 +8,16 @@ from typing import Any
 
 import torch
 
+from relax.core.trace import keep
 from relax.rollout.post_process import post_process_rewards
 from relax.types import Sample
 
+SEQUENCE_COLUMNS = ("indices", "tokens", "total_lengths", "response_lengths", "loss_masks")
+"""What any training needs of a sample."""
+
 
 def sequence_columns(samples: Sequence[Sample]) -> dict[str, list[Any]]:
-    """What any training needs of samples.
+    """The `SEQUENCE_COLUMNS` of samples.
 
     ``indices``; ``tokens`` int64 ``[total_i]``; ``total_lengths``, ``response_lengths``; ``loss_masks`` float32
     ``[R_i]``.
@@ -34,6 +38,7 @@ def rollout_columns(args: Namespace, samples: Sequence[Sample]) -> dict[str, lis
     sample has them.
     """
     raw_rewards, rewards = post_process_rewards(args, samples)
+    keep("reward.normalize", args, {"samples": samples}, {"raw_rewards": raw_rewards, "rewards": rewards})
     columns = {**sequence_columns(samples), "rewards": rewards, "raw_reward": raw_rewards}
     if all(sample.rollout_log_probs is not None for sample in samples):
         columns["rollout_log_probs"] = [_float32(sample.rollout_log_probs) for sample in samples]

@@ -10,7 +10,7 @@ import torch
 
 from relax.algorithms.collective import LocalCollective
 from relax.algorithms.formulas.log_probs import vocab_parallel_log_probs
-from relax.backends.megatron.forward import model_output
+from relax.backends.megatron.forward import last_output
 from relax.rollout.streams import Place
 
 
@@ -58,10 +58,8 @@ def generate(
     for step in range(max_new_tokens):
         if not open_:
             break
-        output = model_output(model, qkv_format="bshd", tokens=[texts[i] for i in open_])  # [open, S, V]
-        last = torch.tensor([len(texts[i]) - 1 for i in open_])
-        logits = output[torch.arange(len(open_)), last]  # [open, V]
-        drawn = logits.argmax(dim=1) if uniforms is None else draw(logits, uniforms[open_, step])
+        logits = last_output(model, [texts[i] for i in open_])  # [open, V]
+        drawn = logits.argmax(dim=1) if uniforms is None else draw(logits, uniforms[open_, step].to(logits.device))
         log_probs, _ = vocab_parallel_log_probs(logits, drawn, LocalCollective())
         for i, token, log_prob in zip(open_, drawn.tolist(), log_probs.tolist(), strict=True):
             responses[i].tokens.append(token)

@@ -39,6 +39,11 @@ class Sums:
         return form.format(self.problem(number).answer)
 
 
+def sums_task(args: Namespace) -> Sums:
+    """The task of ``--task-path`` where none is given: other sums for another ``--seed``."""
+    return Sums(seed=args.seed)
+
+
 def sum_rewards(args: Namespace, sample: Sample) -> dict[str, float]:
     """``correctness`` 0 or 1, ``format`` 0, 0.5 or 1, ``length`` 0 to 1, and ``total``, the first two added up.
 

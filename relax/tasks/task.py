@@ -6,6 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+# Where the numbers of problems start: demonstrations at 0, then those that are sampled, then those that only measure.
+FIRST_SAMPLED = 10**6
+FIRST_EVALUATED = 10**9
+
 
 @dataclass(frozen=True)
 class Problem:

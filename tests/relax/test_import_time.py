@@ -16,10 +16,13 @@ LIGHT_MODULES = (
     "relax.algorithms.resolve",
     "relax.types",
     "relax.arguments",
+    "relax.configuration",
     "relax.options",
     "relax.option_ranges",
     "relax.refusals",
+    "relax.runtime_options",
     "relax.core.registry",
+    "relax.train",
 )
 REPORT = f"""
 import sys
@@ -44,10 +47,11 @@ def test_import(module: str) -> None:
     assert done.stdout.splitlines() == ["[]", "[]"]
 
 
-def test_help() -> None:
+@pytest.mark.parametrize("module", ["relax.arguments", "relax.train"])
+def test_help(module: str) -> None:
     """``--help`` prints every option and ends with 0, without torch."""
     code = f"""
-from relax.arguments import main
+from {module} import main
 try:
     main(["--help"])
 except SystemExit as end:
@@ -74,6 +78,21 @@ print(list(process_role(SimpleNamespace(advantage_estimator="ppo", loss_type="po
     assert done.stderr == ""
     roles = "['actor', 'critic', 'rollout', 'advantages', 'reference', 'actor_fwd']"
     assert done.stdout.splitlines() == [roles, "[]", "[]"]
+
+
+def test_advantages_need_torch_alone() -> None:
+    """The advantages of the asynchronous path, and the schedule, load where only torch and numpy are installed."""
+    code = """
+import sys
+absent = ("safetensors", "ray", "megatron", "transfer_queue", "tensordict", "reasoning_gym", "rich", "matplotlib")
+sys.modules.update(dict.fromkeys(absent))  # None there: importing it fails
+from relax.components.advantages import advantages_of_batch
+from relax.core.schedule import schedule
+print(advantages_of_batch.__name__, schedule.__name__)
+"""
+    done = python(code)
+    assert done.stderr == ""
+    assert done.stdout == "advantages_of_batch schedule\n"
 
 
 def test_the_report_notices() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from relax.arguments import build_parser, parse_args, validate_algorithm_args
+from relax.arguments import parse_args, validate_algorithm_args
 from relax.option_ranges import OPTION_RANGES, attribute_of
+from relax.options import build_parser
 from tests.relax.command_lines import refused
 from verification.cases.arguments import DEFAULTS, namespace
 

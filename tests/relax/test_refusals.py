@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from relax.algorithms.spec import ALGORITHM_SPECS, list_algorithm_names
-from relax.arguments import build_parser, validate_algorithm_args
+from relax.arguments import validate_algorithm_args
+from relax.options import build_parser
 from relax.refusals import NEVER_BLANK
 from tests.relax.command_lines import line, refused
 from verification.cases.arguments import namespace

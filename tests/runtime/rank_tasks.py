@@ -7,7 +7,13 @@ from typing import Any
 
 import torch
 
+from relax.backends.megatron.advantages import compute_advantages_and_returns
 from relax.backends.megatron.parallel import parallel
+from relax.core.rows import batch_keys
+from relax.core.trace import tracing
+from relax.rollout.mini_batches import mini_batch_plan
+from relax.transport.values import to_bytes
+from tests.runtime.advantage_rows import COLUMNS, WRITTEN, filled, options
 from tests.runtime.small_run import SmallRun, arguments
 
 
@@ -27,6 +33,31 @@ def one_rollout(algorithm: str) -> dict[str, Any]:
         "samples": [update.samples for update in run.updates],
         "bits": run.bits(),
     }
+
+
+def traced_rollout(task: tuple[str, str]) -> None:
+    """As `one_rollout` for the algorithm of ``task``, traced into its folder."""
+    warnings.simplefilter("ignore")
+    algorithm, folder = task
+    data = parallel().data
+    args = arguments(algorithm)
+    args.trace_rollout, args.trace_folder = 0, folder
+    run = SmallRun(args)
+    samples = run.sample()
+    with tracing(args, [0], f"actor-{data.rank}"):
+        run.train(samples, rank=data.rank, size=data.size)
+
+
+def advantages_of_share(algorithm: str) -> dict[str, dict[str, bytes]]:
+    """What the colocated path gives this rank's rows of the first optimizer batch of `advantage_rows`, by key."""
+    data = parallel().data
+    args = options(algorithm)
+    keys = batch_keys(args, 0)
+    plan = mini_batch_plan(len(keys), len(keys), rank=data.rank, size=data.size)
+    own = [keys[position] for position in plan.positions]
+    rollout = {**filled(args).get(own, COLUMNS), "mini_batch_sizes": plan.sizes}
+    compute_advantages_and_returns(args, rollout)
+    return {key: {name: to_bytes(rollout[name][row]) for name in WRITTEN} for row, key in enumerate(own)}
 
 
 def broken_rollout(rank: int) -> str:

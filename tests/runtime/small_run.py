@@ -17,6 +17,7 @@ from relax.backends.megatron.supervised import supervised_loss_function, value_l
 from relax.backends.megatron.train_step import Update, train_step
 from relax.backends.megatron.trained_model import TrainedModel
 from relax.core.checkpoint import commit, open_checkpoint, pending_folder, write_part
+from relax.core.rows import row_keys
 from relax.options import build_parser
 from relax.rollout.collect import collect, demonstrations
 from relax.rollout.columns import rollout_columns, sequence_columns, take
@@ -93,6 +94,7 @@ class SmallRun:
         args = self.args
         plan = mini_batch_plan(len(samples), args.global_batch_size, rank=rank, size=size)
         own = take(rollout_columns(args, samples), plan.positions)
+        own["keys"] = row_keys(self.rollouts, plan.positions)
         own["log_probs"] = score_log_probs(args, self.parts["actor"].model, own, micro_batch_size=self.micro_batch_size)
         if "critic" in self.parts:
             own["values"] = score_values(args, self.parts["critic"].model, own, micro_batch_size=self.micro_batch_size)

@@ -6,9 +6,6 @@ import errno
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +20,7 @@ from relax.core.checkpoint import (
     commit,
     open_checkpoint,
     pending_folder,
+    step_called,
     write_part,
 )
 from relax.core.random_states import random_states, restore_random_states
@@ -86,15 +84,6 @@ def test_keep_after_going_back(tmp_path: Path) -> None:
     assert checkpoints(tmp_path) == [11, 12, 20, 30]
 
 
-def test_again_after_a_kill_between(tmp_path: Path) -> None:
-    """What a process that was killed while it replaced a checkpoint left behind is no obstacle."""
-    written(tmp_path, 7).rename(tmp_path / "replaced-00000007")
-    written(tmp_path, 7)
-    written(tmp_path, 7)
-    assert checkpoints(tmp_path) == [7]
-    assert open_checkpoint(tmp_path).facts("data") == {"next": 2**60}
-
-
 def test_again(tmp_path: Path) -> None:
     """A checkpoint of the same step takes the place of the earlier one."""
     written(tmp_path)
@@ -141,10 +130,32 @@ def test_damage(tmp_path: Path, name: str) -> None:
     for damaged in (bytes(flipped), whole[:-1], b""):
         path.write_bytes(damaged)
         with pytest.raises(CheckpointError, match=rf"{name} .*delete that folder"):
-            open_checkpoint(tmp_path)
+            open_checkpoint(tmp_path).check()
     path.unlink()
     with pytest.raises(CheckpointError, match=rf"{name} (is missing|cannot be read)"):
         open_checkpoint(tmp_path)
+
+
+def test_only_what_is_read_is_looked_at(tmp_path: Path) -> None:
+    """Each part is checked as it is read: a role meets the damage of its own part, and of no other."""
+    path = written(tmp_path) / "actor.safetensors"
+    path.write_bytes(path.read_bytes()[::-1])
+    found = open_checkpoint(tmp_path)
+    assert found.facts("data") == {"next": 2**60}
+    with pytest.raises(CheckpointError, match=r"actor.safetensors has changed since it was written \(sha256\); delete"):
+        found.tensors("actor")
+    path.unlink()
+    with pytest.raises(CheckpointError, match=r"actor.safetensors cannot be read: No such file"):
+        found.tensors("actor")
+
+
+def test_step_called(tmp_path: Path) -> None:
+    """Which step a folder stands for is told by its name, or by the latest in it."""
+    assert step_called(tmp_path / "absent") is None
+    assert step_called(tmp_path) is None
+    folder = written(tmp_path, 3)
+    written(tmp_path, 10)
+    assert (step_called(tmp_path), step_called(folder)) == (10, 3)
 
 
 def test_index_of_another_kind(tmp_path: Path) -> None:
@@ -185,59 +196,6 @@ def test_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="file/pending-00000001 cannot be written: Not a directory"):
         pending_folder(tmp_path / "file", 1)
-
-
-WRITER = """
-import os, signal, sys
-from pathlib import Path
-import torch
-from relax.core import checkpoint
-
-step, calls, fatal = 1, 0, 0
-
-
-def struck(original):
-    def call(*arguments, **named):
-        global calls
-        calls += step == 2
-        if calls == fatal:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return original(*arguments, **named)
-
-    return call
-
-
-for owner, name in ((os, "fsync"), (os, "open"), (Path, "rename"), (Path, "read_bytes"), (Path, "open")):
-    setattr(owner, name, struck(getattr(owner, name)))
-while True:
-    fatal += 1
-    writer = os.fork()
-    if writer:
-        _, status = os.waitpid(writer, 0)
-        print(fatal, os.waitstatus_to_exitcode(status), flush=True)
-        if status == 0:
-            break
-        continue
-    for step in (1, 2):
-        pending = checkpoint.pending_folder(Path(sys.argv[1]) / str(fatal), step)
-        checkpoint.write_part(pending, "actor", tensors={"a": torch.full((64,), float(step))}, facts={"step": step})
-        checkpoint.commit(pending, step, keep=1)
-    os._exit(0)
-"""
-
-
-def test_killed(tmp_path: Path) -> None:
-    """A writer killed at any of its calls to the file system leaves the old checkpoint or the new one, whole."""
-    writers = subprocess.run(
-        [sys.executable, "-c", WRITER, str(tmp_path)], capture_output=True, text=True, timeout=120, check=True
-    )
-    seen = set()
-    for fatal, ended in (map(int, line.split()) for line in writers.stdout.splitlines()):
-        found = open_checkpoint(tmp_path / str(fatal))
-        seen.add((found.step, ended))
-        assert torch.equal(torch.full((64,), float(found.step)), found.tensors("actor")["a"])
-        assert found.step == found.facts("actor")["step"]
-    assert {(1, -signal.SIGKILL), (2, -signal.SIGKILL), (2, 0)} == seen
 
 
 def test_random_states(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from relax.backends.megatron.forward import FEWEST_TOKENS, model_output
+from relax.backends.megatron.forward import FEWEST_TOKENS, last_output, model_output
 from relax.backends.megatron.loss import policy_loss_function
 from relax.backends.megatron.model import ModelShape, critic_model, policy_model
 from relax.backends.megatron.responses import get_values
@@ -98,6 +98,16 @@ def test_batch_invariant(make, qkv_format: str) -> None:
         assert len(one.unique()) == one.numel() > 0
         assert torch.equal(one, two), f"sequence {position} alone and in the batch"
         assert torch.equal(one, three), f"sequence {position} in another order"
+
+
+@pytest.mark.parametrize("make", [lambda: policy_model(SHAPE, seed=1), critic_with_values], ids=["policy", "critic"])
+def test_last_output(make) -> None:
+    """The row at each sequence's last token, however many sequences there are; the model is left as it was."""
+    model, tokens = make(), sequences()
+    expected = torch.stack([row[-1] for row in rows(model, "thd", tokens)])
+    for count in (1, 2, len(tokens)):
+        assert torch.equal(expected[:count], last_output(model, tokens[:count]))
+    assert torch.equal(expected, torch.stack([row[-1] for row in rows(model, "thd", tokens)]))
 
 
 def test_padding_is_not_seen() -> None:

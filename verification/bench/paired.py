@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Measure = Literal["times faster", "times the time", "ms more"]
+Measure = Literal["times faster", "times the time", "ms more", "% of a step"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Row:
 
     ``figure`` is the median over the rounds of reference / time ("times faster") or of time / reference ("times the
     time"); for the start of an interpreter, which much disturbs, the fastest time less the fastest reference ("ms
-    more").
+    more"); for what is a small part of something else, time less reference, in per cent of that ("% of a step").
     """
 
     name: str
@@ -51,6 +51,32 @@ def compare(
     """
     pairs = [(_seconds(reference, calls), _seconds(measured, calls)) for _ in range(rounds + 1)][1:]
     return row_of(name, reference_name, pairs, measure=measure, target=target)
+
+
+def share(
+    name: str,
+    measured: Callable[[], object],
+    reference_name: str,
+    reference: Callable[[], object],
+    step: Callable[[], object],
+    *,
+    target: float,
+    rounds: int,
+    calls: int = 5,
+) -> Row:
+    """What ``measured`` takes beyond ``reference``, in per cent of a ``step``: all three in turn, as in `compare`."""
+    timed = [(_seconds(reference, calls), _seconds(measured, calls), _seconds(step, 1)) for _ in range(rounds + 1)][1:]
+    whole = statistics.median(of_step for _, _, of_step in timed)
+    return Row(
+        name=name,
+        reference=f"{reference_name}; a step of {1000 * whole:.0f} ms",
+        measure="% of a step",
+        figure=statistics.median(100 * (ours - theirs) / of_step for theirs, ours, of_step in timed),
+        target=target,
+        seconds=statistics.median(ours for _, ours, _ in timed),
+        reference_seconds=statistics.median(theirs for theirs, _, _ in timed),
+        rounds=rounds,
+    )
 
 
 def row_of(

@@ -6,7 +6,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,8 +18,10 @@ from relax.algorithms.exact.gdpo import EPSILON, combine_groups, whiten
 from relax.algorithms.formulas.group import group_mean_std
 from relax.rollout.post_process import post_process_rewards
 from relax.types import Sample
+from verification.bench.example import missing
 from verification.bench.paired import Row, compare
 from verification.bench.rank_rows import rank_rows
+from verification.bench.training_rows import training_rows
 from verification.cases.arguments import namespace
 from verification.frozen import dispatch as frozen
 from verification.ranks.scale import prove_at_scale
@@ -29,13 +31,16 @@ BATCH = 262_144
 RESPONSES, TOKENS = 64, 4096
 
 
-def rows() -> Iterator[Row]:
-    """Every row of the table, one at a time."""
-    yield from group_normalization()
-    yield from gdpo()
-    yield from returns()
-    yield from start_up()
-    yield from rank_rows()
+def rows(only: Collection[str] = ()) -> Iterator[Row]:
+    """Every row of the table, one at a time; those of the families ``only`` names, where it names any."""
+    for name, family in FAMILIES.items():
+        if name in (only or FAMILIES) and not absent(name):
+            yield from family()
+
+
+def absent(family: str) -> str:
+    """Why a family cannot be measured here; empty where it can."""
+    return missing() if family == "training" else ""
 
 
 def group_normalization() -> Iterator[Row]:
@@ -190,6 +195,16 @@ def start_up() -> Iterator[Row]:
         target=250,
         rounds=15,
     )
+
+
+FAMILIES: dict[str, Callable[[], Iterator[Row]]] = {
+    "groups": group_normalization,
+    "gdpo": gdpo,
+    "returns": returns,
+    "start": start_up,
+    "ranks": rank_rows,
+    "training": training_rows,
+}
 
 
 def at_scale() -> str:

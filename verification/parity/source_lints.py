@@ -38,11 +38,13 @@ LIGHT = frozenset(
         "relax.algorithms.spec",
         "relax.arguments",
         "relax.component_options",
+        "relax.configuration",
         "relax.core",
         "relax.core.registry",
         "relax.option_ranges",
         "relax.options",
         "relax.refusals",
+        "relax.runtime_options",
         "relax.types",
     }
 )

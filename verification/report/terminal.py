@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from verification.conform import Conformance
 
 SHOWN = 20
+EXPLAIN = "relax-verify explain 'CASE'"
 
 
 def print_report(report: Report, out: IO[str], *, quiet: bool = False, tables: Sequence[Sheet] | None = None) -> None:
@@ -58,8 +59,11 @@ def print_verdict(verdict: str, out: IO[str], *, holds: bool) -> None:
     out.flush()
 
 
-def difference_lines(differences: tuple[Comparison, ...]) -> list[str]:
-    """The first few differences, and what to type to see one whole. What is the same on every case is said once."""
+def difference_lines(differences: tuple[Comparison, ...], explain: str | None = EXPLAIN) -> list[str]:
+    """The first few differences, and what to type to see one whole, where there is such a command for a case's id.
+
+    What is the same on every case is said once.
+    """
     lines, told = [], set()
     for one in differences[:SHOWN]:
         distance = "" if one.ulps is None else f" ({one.ulps:g} ulps)"
@@ -69,8 +73,8 @@ def difference_lines(differences: tuple[Comparison, ...]) -> list[str]:
             told.add(about_any)
             lines.append(f"    {visible(one.detail)}")
     whole = next((one.case for one in differences if one.judge not in ("parity", "lock")), None)
-    if whole is not None:
-        lines.append(f"    see one whole: relax-verify explain '{whole}'")
+    if whole is not None and explain is not None:
+        lines.append(f"    see one whole: {explain.replace('CASE', whole, 1)}")
     if len(differences) > SHOWN:
         lines.append(f"... and {len(differences) - SHOWN} more: --json FILE lists them all")
     return lines

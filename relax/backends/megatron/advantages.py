@@ -14,6 +14,7 @@ from relax.algorithms.formulas.responses import require_same_shapes
 from relax.algorithms.spec import get_algorithm
 from relax.backends.megatron.context_parallel import context_parallel
 from relax.backends.megatron.parallel import failing_together, parallel
+from relax.core.trace import keep
 
 
 def compute_advantages_and_returns(args: Namespace, rollout_data: MutableMapping[str, Any]) -> None:
@@ -22,8 +23,8 @@ def compute_advantages_and_returns(args: Namespace, rollout_data: MutableMapping
     Reads ``total_lengths``, ``response_lengths`` and ``padded_total_lengths`` (ints, or absent), ``rewards`` (floats),
     ``loss_masks`` (whole responses' ``[R_i]``), ``mini_batch_sizes`` (how many of this data-parallel rank's samples
     belong to each optimizer batch, with ``mini_batch_ids`` to check that they are the same on every rank), and this
-    rank's part of each response, where there, of ``log_probs``,
-    ``ref_log_probs``, ``rollout_log_probs`` and ``values``. On any but the last pipeline stage it returns at once.
+    rank's part of each response, where there, of ``log_probs``, ``ref_log_probs``, ``rollout_log_probs`` and
+    ``values``. ``keys`` may name the rows, for a trace. On any but the last pipeline stage it returns at once.
 
     Rewards are whitened over the data-parallel ranks, since context-parallel ones hold the same samples; tokens are
     normalised over the data- and context-parallel ranks, each with the masks of its own tokens. Whatever goes wrong on
@@ -37,9 +38,15 @@ def compute_advantages_and_returns(args: Namespace, rollout_data: MutableMapping
         kl, given, own_masks = _prepared(args, rollout_data)
     with failing_together(ranks.stage):
         advantages, returns = formulas.compute_advantages_and_returns(args, kl=kl, process_group=ranks.data, **given)
+    rows, rank, size = rollout_data.get("keys"), ranks.data.rank, ranks.data.size
+    results = {"advantages": advantages, "returns": returns}
+    keep("advantage.estimate", args, {"kl": kl, **given}, results, rows=rows, rank=rank, ranks=size)
+    tokens = {"advantages": advantages, "loss_masks": own_masks}
     advantages = formulas.normalize_advantages(
         args, advantages=advantages, loss_masks=own_masks, process_group=ranks.data_and_context
     )
+    if args.normalize_advantages:
+        keep("advantage.normalize", args, tokens, {"advantages": advantages}, rows=rows, rank=rank, ranks=size)
     rollout_data.update(kl=kl, advantages=advantages, returns=returns)
 
 

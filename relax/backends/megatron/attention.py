@@ -35,23 +35,27 @@ class CausalAttention(torch.nn.Module):
     ) -> torch.Tensor:
         """``[S, B, heads, D]`` to ``[S, B, heads * D]``, or packed ``[T, heads, D]`` to ``[T, heads * D]``.
 
-        Of ``packed_seq_params`` it reads ``cu_seqlens_q``. A token sees itself and those before it in its sequence.
+        Keys and values may have fewer heads, each for as many neighbouring heads of the query. Of ``packed_seq_params``
+        it reads ``cu_seqlens_q``. A token sees itself and those before it in its sequence.
         """
         if packed_seq_params is None:
             length = query.shape[0]
             rows = [pad(each.permute(1, 2, 0, 3), (0, 0, 0, self.row_length - length)) for each in (query, key, value)]
             return self._attend(*rows)[:, :, :length].permute(2, 0, 1, 3).flatten(2)  # [S, B, heads * D]
         places, count = self._places(packed_seq_params.cu_seqlens_q)
-        shape = (count, self.row_length, *query.shape[1:])  # [n, row, heads, D]
-        rows = [
-            each.new_zeros(shape[0] * shape[1], *shape[2:]).index_copy(0, places, each).view(shape).transpose(1, 2)
-            for each in (query, key, value)
-        ]
+        rows = [self._unpacked(each, places, count) for each in (query, key, value)]
         return self._attend(*rows).transpose(1, 2).flatten(0, 1).index_select(0, places).flatten(1)
 
     def _attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         """``[rows, heads, row_length, D]`` each, and the result."""
+        if (queries := query.shape[1] // key.shape[1]) > 1:
+            key, value = (each.repeat_interleave(queries, dim=1) for each in (key, value))
         return scaled_dot_product_attention(query, key, value, is_causal=True, scale=self.softmax_scale)
+
+    def _unpacked(self, packed: torch.Tensor, places: torch.Tensor, count: int) -> torch.Tensor:
+        """``[T, heads, D]`` in ``count`` rows: ``[n, heads, row_length, D]``."""
+        tokens = packed.new_zeros(count * self.row_length, *packed.shape[1:]).index_copy(0, places, packed)
+        return tokens.unflatten(0, (count, self.row_length)).transpose(1, 2)
 
     def _places(self, ends: torch.Tensor) -> tuple[torch.Tensor, int]:
         """Where each packed token lies in rows end to end ``[T]``, and the number of rows."""

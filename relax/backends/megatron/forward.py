@@ -35,6 +35,7 @@ def model_output(
                 f"sequence {position} has {len(ids)} tokens, {length} with its padding, and the model reads "
                 f"{longest}: raise the model's max_length or shorten prompts and responses"
             )
+    tokens = [ids.to(next(model.parameters()).device) for ids in tokens]
     if qkv_format == "bshd":
         width = max([FEWEST_TOKENS, *lengths])
         ids = torch.stack([pad(ids, (0, width - len(ids))) for ids in tokens])  # [B, S]
@@ -52,6 +53,21 @@ def output_of(args: Namespace, model: torch.nn.Module, columns: Mapping[str, Any
     )
 
 
+def last_output(model: torch.nn.Module, tokens: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The row of `model_output` at the last token of each sequence, ``[n, V]``: of the same bits, and without the cost
+    of a whole vocabulary at every other token.
+    """
+    last = torch.tensor([len(ids) - 1 for ids in tokens])
+
+    def select(module: torch.nn.Module, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        rows = inputs[0][last, torch.arange(len(last))]  # [S, B, H] to [n, H]
+        return (pad(rows, (0, 0, 0, max(0, FEWEST_TOKENS - len(rows))))[:, None],)
+
+    selecting: Any = model.output_layer
+    with selecting.register_forward_pre_hook(select):
+        return model_output(model, qkv_format="bshd", tokens=tokens)[0, : len(last)]
+
+
 def _packed(model: torch.nn.Module, tokens: Sequence[torch.Tensor], lengths: list[int]) -> torch.Tensor:
     """Sequences end to end, ``[1, T, V]``; a short batch gains one of padding."""
     from megatron.core.packed_seq_params import PackedSeqParams
@@ -61,5 +77,8 @@ def _packed(model: torch.nn.Module, tokens: Sequence[torch.Tensor], lengths: lis
     ids = torch.cat([pad(ids, (0, length - len(ids))) for ids, length in zip(tokens, lengths, strict=True)])
     positions = torch.cat([torch.arange(length) for length in lengths]).to(ids.device)
     ends = torch.tensor(list(accumulate(lengths, initial=0)), dtype=torch.int32, device=ids.device)
-    packing = PackedSeqParams(qkv_format="thd", cu_seqlens_q=ends, cu_seqlens_kv=ends)
+    longest = max(lengths)
+    packing = PackedSeqParams(
+        qkv_format="thd", cu_seqlens_q=ends, cu_seqlens_kv=ends, max_seqlen_q=longest, max_seqlen_kv=longest
+    )
     return model(ids[None], positions[None], None, packed_seq_params=packing)

@@ -15,6 +15,7 @@ from relax.algorithms.policy import token_losses
 from relax.backends.megatron.advantages import compute_advantages_and_returns
 from relax.backends.megatron.context_parallel import context_parallel
 from relax.backends.megatron.responses import get_responses, get_values, log_probs_and_entropy, sequence_columns
+from relax.core.trace import keep
 
 __all__ = [
     "compute_advantages_and_returns",
@@ -33,7 +34,7 @@ def policy_loss_function(
     ``batch`` holds ``tokens``, ``total_lengths``, ``response_lengths`` and ``padded_total_lengths`` as `get_responses`
     takes them, ``loss_masks`` (whole responses' ``[R_i]``, absent for every token), and this rank's part of each
     response of ``log_probs`` (the old policy's) and ``advantages``, of ``rollout_log_probs`` where they are known and
-    of ``ref_log_probs`` where ``args.use_kl_loss`` is set.
+    of ``ref_log_probs`` where ``args.use_kl_loss`` is set. ``keys`` may name the rows, for a trace.
 
     All are reduced alike (`reduce_loss`): their sums over the data- and context-parallel ranks are the sums of the
     whole batch, to be divided by its number of samples or unmasked tokens. ``loss`` is ``pg_loss`` plus
@@ -46,15 +47,16 @@ def policy_loss_function(
     masks = batch.get("loss_masks")
     if masks is None:
         masks = [torch.ones(length, device=logits.device) for length in batch["response_lengths"]]
-    token = token_losses(
-        args,
-        context,
-        old_log_probs=batch["log_probs"],
-        log_probs=log_probs,
-        advantages=batch["advantages"],
-        loss_masks=masks,
-        rollout_log_probs=batch.get("rollout_log_probs"),
-    )
+    given = {
+        "old_log_probs": batch["log_probs"],
+        "log_probs": log_probs,
+        "advantages": batch["advantages"],
+        "loss_masks": masks,
+        "rollout_log_probs": batch.get("rollout_log_probs"),
+    }
+    token = token_losses(args, context, **given)
+    of_stage = {"loss": token.loss, "clipfrac": token.clipfrac, "ppo_kl": token.ppo_kl}
+    keep("policy.loss", args, given, of_stage, rows=batch.get("keys"))
     of_tokens = {"pg_loss": token.loss, "pg_clipfrac": token.clipfrac, "ppo_kl": token.ppo_kl}
     of_tokens["entropy"] = concatenate(entropy)
     if args.use_kl_loss:

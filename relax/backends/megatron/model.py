@@ -36,7 +36,12 @@ class ModelShape:
     @property
     def row_length(self) -> int:
         """``max_length`` rounded up to what kernels work in."""
-        return -(-self.max_length // 8) * 8
+        return rounded_up(self.max_length)
+
+
+def rounded_up(length: int) -> int:
+    """A length that kernels work in: the next multiple of 8."""
+    return -(-length // 8) * 8
 
 
 def policy_model(shape: ModelShape, *, seed: int) -> torch.nn.Module:
@@ -52,8 +57,12 @@ def policy_model(shape: ModelShape, *, seed: int) -> torch.nn.Module:
 
 def critic_model(shape: ModelShape, *, seed: int) -> torch.nn.Module:
     """As `policy_model`, with a head of one number a position, which starts at 0 everywhere."""
-    model = policy_model(shape, seed=seed)
-    model.output_layer = _ValueHead(shape.hidden)
+    return with_value_head(policy_model(shape, seed=seed), shape.hidden)
+
+
+def with_value_head(model: torch.nn.Module, hidden: int) -> torch.nn.Module:
+    """The model itself, its output layer replaced by one number a position, 0 everywhere before training."""
+    model.output_layer = _ValueHead(hidden)
     return model
 
 
@@ -72,18 +81,11 @@ class _ValueHead(torch.nn.Module):
         return ((hidden * self.weight).sum(-1) + self.bias)[..., None], None
 
 
-def _build(shape: ModelShape) -> torch.nn.Module:
-    from megatron.core.models.gpt import GPTModel
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
-    from megatron.core.transformer.spec_utils import ModuleSpec
+def transformer_config(**sizes: Any) -> Any:
+    """Megatron's configuration of a model in float32, without dropout, whose arithmetic is eager torch's."""
     from megatron.core.transformer.transformer_config import TransformerConfig
 
-    config = TransformerConfig(
-        num_layers=shape.layers,
-        hidden_size=shape.hidden,
-        num_attention_heads=shape.heads,
-        ffn_hidden_size=shape.feed_forward,
-        init_method_std=INIT_STD,
+    return TransformerConfig(
         hidden_dropout=0.0,
         attention_dropout=0.0,
         use_cpu_initialization=True,
@@ -92,13 +94,34 @@ def _build(shape: ModelShape) -> torch.nn.Module:
         bias_activation_fusion=False,
         gradient_accumulation_fusion=False,
         masked_softmax_fusion=False,
+        **sizes,
     )
-    layer = get_gpt_layer_local_spec()
-    attention = ModuleSpec(module=CausalAttention, params={"row_length": shape.row_length})
+
+
+def layer_spec(row_length: int, **kinds: Any) -> Any:
+    """Megatron's layer with an attention that runs on any device; ``kinds`` are those of its norms."""
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.transformer.spec_utils import ModuleSpec
+
+    layer = get_gpt_layer_local_spec(**kinds)
+    attention = ModuleSpec(module=CausalAttention, params={"row_length": row_length})
     layer.submodules.self_attention.submodules.core_attention = attention
+    return layer
+
+
+def _build(shape: ModelShape) -> torch.nn.Module:
+    from megatron.core.models.gpt import GPTModel
+
+    config = transformer_config(
+        num_layers=shape.layers,
+        hidden_size=shape.hidden,
+        num_attention_heads=shape.heads,
+        ffn_hidden_size=shape.feed_forward,
+        init_method_std=INIT_STD,
+    )
     return GPTModel(
         config=config,
-        transformer_layer_spec=layer,
+        transformer_layer_spec=layer_spec(shape.row_length),
         vocab_size=shape.vocabulary,
         max_sequence_length=shape.row_length,
         position_embedding_type="learned_absolute",

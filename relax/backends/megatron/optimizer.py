@@ -68,11 +68,11 @@ class Optimizer:
         return (part.view_as(one) for part, one in zip(parts, self.parameters.values(), strict=True))
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Copies of the moments by ``moment/parameter``; empty before the first step."""
+        """Copies of the moments by ``moment/parameter``, on the CPU; empty before the first step."""
         if not self.steps:
             return {}
         return {
-            f"{moment}/{name}": self._adam.state[parameter][moment].clone()
+            f"{moment}/{name}": self._adam.state[parameter][moment].to("cpu", copy=True)
             for name, parameter in self.parameters.items()
             for moment in MOMENTS
         }
@@ -91,7 +91,7 @@ class Optimizer:
         self.steps = steps
         self._adam.state.clear()
         for name, parameter in self.parameters.items() if steps else ():
-            moments = {moment: state[f"{moment}/{name}"].detach().clone() for moment in MOMENTS}
+            moments = {moment: state[f"{moment}/{name}"].detach().to(parameter.device, copy=True) for moment in MOMENTS}
             self._adam.state[parameter] = {"step": torch.tensor(float(steps)), **moments}
 
 

@@ -20,7 +20,7 @@ def score_log_probs(
     """The log-probability of each response's tokens, float32 ``[R_i]``: the bits that sampling them recorded."""
     log_probs: list[torch.Tensor] = []
     for columns in micro_batches(sequence_columns(batch), micro_batch_size):
-        log_probs += log_probs_and_entropy(args, output_of(args, model, columns), **columns)[0]
+        log_probs += [one.cpu() for one in log_probs_and_entropy(args, output_of(args, model, columns), **columns)[0]]
     return log_probs
 
 
@@ -31,5 +31,5 @@ def score_values(
     """The critic's value at each response's tokens, float32 ``[R_i]``."""
     values: list[torch.Tensor] = []
     for columns in micro_batches(sequence_columns(batch), micro_batch_size):
-        values += get_values(args, output_of(args, critic, columns), **columns)
+        values += [one.cpu() for one in get_values(args, output_of(args, critic, columns), **columns)]
     return values

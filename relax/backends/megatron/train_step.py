@@ -14,6 +14,7 @@ from relax.algorithms.collective import Collective
 from relax.backends.megatron.forward import output_of
 from relax.backends.megatron.optimizer import Optimizer
 from relax.backends.megatron.parallel import failing_together, parallel
+from relax.core.clock import Clock
 
 LossFunction = Callable[[Namespace, Mapping[str, Any], torch.Tensor], tuple[torch.Tensor, dict[str, torch.Tensor]]]
 """Of options, columns and the model's output: a loss summed over samples (or tokens), and metrics summed alike."""
@@ -48,6 +49,7 @@ def train_step(
     loss_function: LossFunction,
     *,
     micro_batch_size: int,
+    clock: Clock | None = None,
 ) -> Update:
     """Trains on this rank's samples of one optimizer batch.
 
@@ -55,23 +57,29 @@ def train_step(
     and what ``loss_function`` reads. The loss is the mean over all ranks' samples, or over their
     unmasked tokens. Micro-batches of ``micro_batch_size`` samples bound the memory; their gradients, and then those of
     the ranks, are added in order. Raises, on every rank alike and with all weights unchanged, `NonFiniteGradient`
-    naming the parameter, ValueError for a rank without a sample, and whatever else went wrong on any rank.
+    naming the parameter, ValueError for a rank without a sample, and whatever else went wrong on any rank. ``clock``
+    counts the seconds of ``loss``, its gradients included, of the ``ranks`` waiting for one another, and of the
+    ``optimizer``.
     """
-    ranks = parallel()
-    with failing_together(ranks.stage):
+    ranks, clock = parallel(), clock or Clock()
+    with failing_together(ranks.stage), clock("loss"):
         gradient, sums = _of_this_rank(args, model, optimizer, batch, loss_function, micro_batch_size)
-    totals = dict(zip(sums, in_rank_order(ranks.data, torch.stack(list(sums.values()))).tolist(), strict=True))
+    with clock("ranks"):
+        added = in_rank_order(ranks.data, torch.stack(list(sums.values()))).tolist()
+        gradient = in_rank_order(ranks.data, gradient)
+    totals = dict(zip(sums, added, strict=True))
     samples, tokens = int(totals.pop(SAMPLES)), int(totals.pop(TOKENS))
     divisor = tokens if args.calculate_per_token_loss else samples
     if not divisor:
         raise ValueError("an optimizer batch has no unmasked token on any rank: there is nothing to learn from")
     metrics = {name: total / divisor for name, total in totals.items()}
-    gradient = in_rank_order(ranks.data, gradient) / divisor  # [P]
+    gradient = gradient / divisor  # [P]
     norm = math.sqrt(gradient.double().square().sum().item())
     if not math.isfinite(norm):
         _refuse(optimizer, gradient, metrics)
     rate = optimizer.learning_rate
-    optimizer.step(gradient, norm)
+    with clock("optimizer"):
+        optimizer.step(gradient, norm)
     return Update(metrics, norm, rate, samples, tokens)
 
 
@@ -106,12 +114,17 @@ def _of_this_rank(
     counts = {SAMPLES: len(batch["tokens"]), TOKENS: sum(float(mask.sum()) for mask in batch["loss_masks"])}
     sums = {name: torch.tensor(count, dtype=torch.float64) for name, count in counts.items()}
     for columns in micro_batches(batch, micro_batch_size):
-        output = output_of(args, model, columns)
-        loss, metrics = loss_function(args, columns, output)
+        there = {name: _moved(column, gradient.device) for name, column in columns.items()}
+        loss, metrics = loss_function(args, there, output_of(args, model, there))
         gradient += torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)])
         for name, value in metrics.items():
-            sums[name] = value.double() + sums.get(name, 0.0)
+            sums[name] = value.cpu().double() + sums.get(name, 0.0)
     return gradient, sums
+
+
+def _moved(column: Sequence[Any], device: torch.device) -> list[Any]:
+    """The column with its tensors on ``device``, where the model is."""
+    return [entry.to(device) if isinstance(entry, torch.Tensor) else entry for entry in column]
 
 
 def _refuse(optimizer: Optimizer, gradient: torch.Tensor, metrics: Mapping[str, float]) -> None:

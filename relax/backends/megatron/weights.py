@@ -10,8 +10,8 @@ from relax.backends.megatron.optimizer import require_same_tensors
 
 
 def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Copies of the model's weights, by name."""
-    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    """Copies of the model's weights, by name, on the CPU."""
+    return {name: parameter.detach().to("cpu", copy=True) for name, parameter in model.named_parameters()}
 
 
 @torch.no_grad()

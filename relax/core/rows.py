@@ -1,0 +1,64 @@
+"""Which samples belong to what: rollouts, optimizer batches and slices, as keys of the queue's rows; and which
+version of the weights samples a rollout.
+
+Version v of the weights is that after v optimizer steps of the policy phase.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+
+
+def row_keys(rollout: int, positions: Iterable[int]) -> list[str]:
+    """The keys of a rollout's rows at ``positions``: ``"000003/000017"``, sorted as the numbers are."""
+    return [f"{rollout:06d}/{position:06d}" for position in positions]
+
+
+def samples_of_rollout(args: Namespace) -> int:
+    """How many samples a rollout brings."""
+    return args.rollout_batch_size * args.n_samples_per_prompt
+
+
+def steps_before(args: Namespace, rollout: int) -> int:
+    """Whole optimizer batches that the samples before rollout number ``rollout`` fill."""
+    return rollout * samples_of_rollout(args) // args.global_batch_size
+
+
+def sampled_version(args: Namespace, rollout: int) -> int:
+    """The version of the weights that rollout number ``rollout`` is sampled with."""
+    return max(0, steps_before(args, rollout) - args.max_staleness)
+
+
+def needs_reference(args: Namespace) -> bool:
+    """Whether an option reads the log-probs of the policy before its first step."""
+    return args.kl_coef != 0 or args.use_kl_loss
+
+
+def rollout_keys(args: Namespace, rollout: int) -> list[str]:
+    """The row keys of a rollout's samples."""
+    return row_keys(rollout, range(samples_of_rollout(args)))
+
+
+def batch_keys(args: Namespace, batch: int) -> list[str]:
+    """The row keys of an optimizer batch: the samples in the order in which rollouts bring them."""
+    size, samples = args.global_batch_size, samples_of_rollout(args)
+    places = (divmod(number, samples) for number in range(batch * size, (batch + 1) * size))
+    return [key for rollout, position in places for key in row_keys(rollout, [position])]
+
+
+def rollouts_of(args: Namespace, batch: int) -> range:
+    """The rollouts whose samples an optimizer batch holds."""
+    size, samples = args.global_batch_size, samples_of_rollout(args)
+    return range(batch * size // samples, ((batch + 1) * size - 1) // samples + 1)
+
+
+def slices_of(keys: Sequence[str], count: int) -> list[Sequence[str]]:
+    """``keys`` in ``count`` equal slices."""
+    size = len(keys) // count
+    return [keys[start : start + size] for start in range(0, len(keys), size)]
+
+
+def demonstration_keys(args: Namespace, step: int) -> list[str]:
+    """The row keys of the demonstrations of supervised step ``step``."""
+    return [f"demonstration/{step:06d}/{position:06d}" for position in range(args.sft_batch_size)]

@@ -1,0 +1,301 @@
+"""The schedule of a run: which role does what, after what, with which version of the weights. Pure data.
+
+Rollout k is sampled with version `relax.core.rows.sampled_version` of the weights, whichever process is faster: the
+same command gives the same bits each time. A role does its units in the order of the list, and a unit comes after all
+that it needs, so that doing the list from its start to its end is one right way to run it, and doing at any time
+whatever can be done is another.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relax.core.checkpoint import pending_path
+from relax.core.registry import (
+    ACTOR,
+    ACTOR_FWD,
+    ADVANTAGES,
+    CLASS_OF_ROLE,
+    CRITIC,
+    REFERENCE,
+    ROLLOUT,
+    SFT,
+    SFT_LOSS_TYPE,
+    process_role,
+)
+from relax.core.rows import (
+    batch_keys,
+    demonstration_keys,
+    needs_reference,
+    rollout_keys,
+    rollouts_of,
+    sampled_version,
+    samples_of_rollout,
+    slices_of,
+    steps_before,
+)
+
+CONTROLLER = "controller"
+"""The role of what the driver does itself."""
+
+SHOWN = 20  # supervised steps from one row of numbers to the next
+SAVED = (ACTOR, CRITIC, ROLLOUT)
+"""The roles that have something to go on from."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One call of one role."""
+
+    key: str
+    """Unique, and what an error calls it: ``train batch 3``."""
+    role: str
+    call: str
+    """The method's name."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers and row keys."""
+    after: tuple[str, ...] = ()
+    """Keys of the units that must be done before."""
+    weights: str | None = None
+    """Key of the unit whose result is handed over as ``weights``."""
+    everywhere: bool = False
+    """Every rank of the role does it, each with its share; otherwise rank 0 alone."""
+    gives_weights: bool = False
+    """Its result is for other units, and not read by the driver."""
+
+
+def roles_of(args: Namespace, *, resumed: bool = False) -> dict[str, str]:
+    """The roles that a run starts, name to path: those of its mode, and the demonstrations of its warm-up."""
+    roles = process_role(args)
+    warms_up = args.sft_steps and not resumed and not args.debug_rollout_only
+    return {**roles, SFT: CLASS_OF_ROLE[SFT]} if warms_up else roles
+
+
+def schedule(args: Namespace, roles: Collection[str], *, resumed: int | None = None) -> list[Unit]:
+    """The units of a run that starts ``roles``; of one that goes on with rollout ``resumed``, where a checkpoint ends.
+
+    Raises ValueError for rollouts that do not fill whole optimizer batches.
+    """
+    return _Plan(args, frozenset(roles), resumed).units()
+
+
+class _Plan:
+    """The units so far, and what they have published."""
+
+    def __init__(self, args: Namespace, roles: frozenset[str], resumed: int | None) -> None:
+        self.args, self.roles = args, roles
+        self._anew, first = resumed is None, resumed or 0
+        self._first = first
+        self._units: list[Unit] = []
+        self._published: set[int] = set()
+        self._prepared = ""
+        self._last_of: dict[str, str] = {}
+        self._holds: dict[str, int] = {}  # role to the version of the weights that it was given last
+        self._sampled = first  # the next rollout to sample
+        self._asynchronous = ADVANTAGES in roles
+        self._in_turn = not (args.hybrid or self._asynchronous)
+        self._trains = ACTOR in roles
+
+    def units(self) -> list[Unit]:
+        args = self.args
+        if self._trains and self._anew:
+            self._warm_up()
+        if args.loss_type == SFT_LOSS_TYPE:
+            if self._anew:
+                self._checkpoint(0)
+        elif self._trains:
+            self._policy_phase()
+        else:
+            if self._anew:
+                self._evaluate("start", None)
+            for rollout in range(self._first, args.num_rollout):
+                self._generate(rollout)
+                self._drop(f"rollout {rollout}", rollout_keys(args, rollout), [self._last_of[ROLLOUT]])
+                self._report([rollout], [])
+        return self._units
+
+    def _policy_phase(self) -> None:
+        args = self.args
+        samples = samples_of_rollout(args)
+        if args.num_rollout * samples % args.global_batch_size:
+            raise ValueError(
+                f"--num-rollout {args.num_rollout} and --global-batch-size {args.global_batch_size}: "
+                f"{args.num_rollout} rollouts of {samples} samples fill no whole number of optimizer batches; change "
+                "one of the two"
+            )
+        if self._first == 0:
+            if needs_reference(args):
+                self._weights(0)
+            self._evaluate("start", 0)
+        if self._anew:
+            self._checkpoint(0)
+        done = self._first  # rollouts whose samples have all been trained on
+        for batch in range(steps_before(args, self._first), steps_before(args, args.num_rollout)):
+            while self._sampled < args.num_rollout and sampled_version(args, self._sampled) <= batch:
+                self._sample(self._sampled)
+            self._train(batch, self._columns(batch))
+            trained = (batch + 1) * args.global_batch_size
+            if trained % samples == 0:
+                rollouts, done = range(done, trained // samples), trained // samples
+                self._report(rollouts, range(steps_before(args, rollouts[0]), batch + 1))
+                self._checkpoint(done)
+        self._evaluate("end", steps_before(args, args.num_rollout))
+
+    def _warm_up(self) -> None:
+        args = self.args
+        for step in range(args.sft_steps):
+            name, keys = f"supervised step {step}", demonstration_keys(args, step)
+            arguments = {"keys": keys, "first": step * args.sft_batch_size}
+            one_ahead = [f"supervised step {step - 2}"] if step > 1 else []
+            put = self._add(f"demonstrations of {name}", SFT, "demonstrate", arguments, one_ahead)
+            learned = self._add(name, ACTOR, "learn", {"keys": keys}, [put], everywhere=True)
+            self._drop(name, keys, [learned])
+            if (step + 1) % SHOWN == 0 or step + 1 == args.sft_steps:
+                self._add(f"{name} reported", CONTROLLER, "report_supervised", {"step": step})
+
+    def _sample(self, rollout: int) -> None:
+        if ROLLOUT in self.roles:
+            self._generate(rollout)
+        else:
+            self._add(
+                _generated(rollout), ACTOR, "fetch", {"rollout": rollout, "keys": rollout_keys(self.args, rollout)}
+            )
+        self._sampled = rollout + 1
+
+    def _generate(self, rollout: int) -> None:
+        version = sampled_version(self.args, rollout) if self._trains else None
+        arguments = {"rollout": rollout, "keys": rollout_keys(self.args, rollout)}
+        self._add(_generated(rollout), ROLLOUT, "generate", arguments, version=version)
+
+    def _columns(self, batch: int) -> list[str]:
+        """Adds what a batch needs before it is trained on; gives the units that training comes after."""
+        return self._by_slices(batch) if self._asynchronous else self._in_the_actor(batch)
+
+    def _in_the_actor(self, batch: int) -> list[str]:
+        args, together = self.args, self._together(batch)
+        for first in together[:1]:
+            after = self._rows_of(batch)
+            keys = [key for own in together for key in batch_keys(args, own)]
+            if CRITIC in self.roles:
+                after.append(self._add(f"values before batch {first}", CRITIC, "values", {"keys": keys}, after))
+            batches = [batch_keys(args, own) for own in together]
+            arguments = {"rollouts": list(rollouts_of(args, batch)), "batches": batches}
+            self._prepared = self._add(f"prepare batch {first}", ACTOR, "prepare", arguments, after, everywhere=True)
+        return [self._prepared]
+
+    def _by_slices(self, batch: int) -> list[str]:
+        args = self.args
+        version = sampled_version(args, rollouts_of(args, batch)[0])
+        if CRITIC in self.roles:
+            for own in self._together(batch):
+                for name, keys in self._slices(own):
+                    self._add(f"values of {name}", CRITIC, "values", {"keys": keys}, self._rows_of(own))
+        added = []
+        for name, keys in self._slices(batch):
+            rows = self._rows_of(batch)
+            needed = [*rows, f"values of {name}"] if CRITIC in self.roles else list(rows)
+            if ACTOR_FWD in self.roles:
+                unit = f"log-probs of {name}"
+                needed.append(self._add(unit, ACTOR_FWD, "forward", {"keys": keys}, rows, version=version))
+            if REFERENCE in self.roles and needs_reference(args):
+                unit = f"reference log-probs of {name}"
+                needed.append(self._add(unit, REFERENCE, "forward", {"keys": keys}, rows, version=0))
+            added.append(self._add(f"advantages of {name}", ADVANTAGES, "add", {"keys": keys}, needed))
+        return added
+
+    def _slices(self, batch: int) -> Iterable[tuple[str, Sequence[str]]]:
+        slices = slices_of(batch_keys(self.args, batch), self.args.num_iters_per_train_update)
+        return [(f"slice {number} of batch {batch}", keys) for number, keys in enumerate(slices)]
+
+    def _together(self, batch: int) -> range:
+        """The batches for which old log-probs and values are made before the first of them: those of a rollout, where
+        ``batch`` is its first, and none where it is a later one.
+        """
+        of_rollout = max(1, samples_of_rollout(self.args) // self.args.global_batch_size)
+        return range(batch, batch + of_rollout) if batch % of_rollout == 0 else range(0)
+
+    def _rows_of(self, batch: int) -> list[str]:
+        """The units that bring its rows."""
+        return [_generated(rollout) for rollout in rollouts_of(self.args, batch)]
+
+    def _train(self, batch: int, after: Sequence[str]) -> None:
+        keys = batch_keys(self.args, batch)
+        arguments = {"batch": batch, "keys": keys}
+        trained = [self._add(_trained(batch), ACTOR, "train", arguments, after, everywhere=True)]
+        if CRITIC in self.roles:
+            trained.append(self._add(f"train the critic on batch {batch}", CRITIC, "train", arguments, after))
+        self._drop(f"batch {batch}", keys, trained)
+
+    def _drop(self, name: str, keys: Sequence[str], after: Sequence[str]) -> None:
+        self._add(f"{name} dropped", CONTROLLER, "drop", {"keys": keys}, after)
+
+    def _report(self, rollouts: Iterable[int], batches: Iterable[int]) -> None:
+        arguments = {"rollouts": list(rollouts), "batches": list(batches)}
+        self._add(f"rollout {arguments['rollouts'][-1]} reported", CONTROLLER, "report", arguments)
+
+    def _evaluate(self, when: str, version: int | None) -> None:
+        if ROLLOUT in self.roles and self.args.eval_problems:
+            self._add(f"evaluation at the {when}", ROLLOUT, "evaluate", version=version)
+
+    def _checkpoint(self, rollout: int) -> None:
+        """Saves what a run needs that goes on with ``rollout``, where one is asked for at this point."""
+        args = self.args
+        last = 0 if args.loss_type == SFT_LOSS_TYPE else args.num_rollout
+        due = rollout == last or (args.save_interval and rollout % args.save_interval == 0)
+        if args.save is None or not due:
+            return
+        name, arguments = f"checkpoint {rollout}", {"rollout": rollout}
+        opened = self._add(f"{name} opened", CONTROLLER, "open_checkpoint", arguments)
+        folder = str(pending_path(Path(args.save), rollout))
+        saved = [
+            self._add(f"{name}, part {role}", role, "save", {**arguments, "folder": folder}, [opened])
+            for role in SAVED
+            if role in self.roles
+        ]
+        self._add(f"{name} committed", CONTROLLER, "commit_checkpoint", arguments, saved)
+
+    def _weights(self, version: int) -> str:
+        """The unit that publishes version ``version``, added where it was not yet: the actor holds it now."""
+        key = f"weights {version}"
+        if version not in self._published:
+            self._published.add(version)
+            self._add(key, ACTOR, "weights", {"version": version}, everywhere=True, gives_weights=True)
+        return key
+
+    def _add(
+        self,
+        key: str,
+        role: str,
+        call: str,
+        arguments: Mapping[str, Any] | None = None,
+        after: Iterable[str] = (),
+        *,
+        version: int | None = None,
+        everywhere: bool = False,
+        gives_weights: bool = False,
+    ) -> str:
+        weights = None
+        if version is not None and self._holds.get(role) != version:
+            weights, self._holds[role] = self._weights(version), version
+        needed = dict.fromkeys(after)
+        if self._in_turn and self._units and role != SFT:
+            needed[self._units[-1].key] = None
+        for one in (self._last_of.get(role), weights):
+            if one is not None:
+                needed[one] = None
+        unit = Unit(key, role, call, arguments or {}, tuple(needed), weights, everywhere, gives_weights)
+        self._units.append(unit)
+        self._last_of[role] = key
+        return key
+
+
+def _generated(rollout: int) -> str:
+    return f"generate rollout {rollout}"
+
+
+def _trained(batch: int) -> str:
+    return f"train on batch {batch}"

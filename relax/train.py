@@ -1,0 +1,134 @@
+"""Training from the command line: ``python -m relax.train --config examples/gdpo/cpu.yaml``."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relax.arguments import parse_args
+
+if TYPE_CHECKING:
+    from relax.core.checkpoint import Checkpoint
+    from relax.progress.summary import Summary
+
+COMMAND = "python -m relax.train"
+DESCRIPTION = (
+    "Trains a policy with one of the registered algorithms, in processes on this machine, and shows how it goes. Exit "
+    "status: 0 done, 1 failed in the run, 2 refused before anything was started, 130 interrupted."
+)
+DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+FAILURE = "failure.txt"
+"""Below ``--log-dir``: the traceback of what ended the run inside a role."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Trains; gives the exit status: 0 done, 1 failed in the run, 2 refused before anything started, 130 Ctrl-C."""
+    try:
+        args = _parsed(argv)
+        checkpoint = _checked(args)
+    except (ValueError, OSError) as refusal:
+        return _say(refusal, REFUSED)
+    except KeyboardInterrupt:
+        return _say("interrupted before anything was started", INTERRUPTED)
+    try:
+        return _run(args, checkpoint)
+    except KeyboardInterrupt:
+        return _say(f"interrupted; {_advice(args)}", INTERRUPTED)
+
+
+def _run(args: Namespace, checkpoint: Checkpoint | None) -> int:
+    from relax.core.checkpoint import CheckpointError
+    from relax.core.cluster import ClusterError
+    from relax.core.execution import RunError
+    from relax.core.trace import TraceError
+    from relax.progress.watch import ProgressError
+    from relax.transport.queue import TransportError
+
+    try:
+        summary = _trained(args, checkpoint)
+    except RunError as failure:
+        return _say(f"{failure}{_kept(args, failure.trace)}; {_advice(args)}", FAILED)
+    except (ClusterError, TransportError, CheckpointError, TraceError, ProgressError) as failure:
+        return _say(f"{failure}; {_advice(args)}", FAILED)
+    sys.stdout.write(summary.text())
+    return DONE if summary.nothing_lost else _say("samples were lost or trained on twice: see the counts", FAILED)
+
+
+def _parsed(argv: Sequence[str] | None) -> Namespace:
+    """The options in force; what they warn of is a line each."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        args = parse_args(argv, command=COMMAND, description=DESCRIPTION)
+    for warning in said:
+        sys.stderr.write(f"relax: warning: {warning.message}\n")
+    return args
+
+
+def _checked(args: Namespace) -> Checkpoint | None:
+    """The checkpoint to go on from, if any; ValueError for what cannot be done here."""
+    from relax.core.preflight import preflight
+
+    preflight(args)
+    from relax.core.resume import checkpoint_of
+    from relax.core.run_refusals import refuse_run
+
+    checkpoint = checkpoint_of(args)
+    refuse_run(args, checkpoint)
+    return checkpoint
+
+
+def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
+    """The whole run: nothing that it started outlives this call."""
+    from relax.core.checkpoint import without_unfinished
+    from relax.core.cluster import cluster
+    from relax.core.controller import Controller
+    from relax.core.guard import guarded
+    from relax.core.preflight import logical_cpus
+    from relax.progress import Progress
+    from relax.transport.queue import start_queue
+
+    needed = logical_cpus(args)
+    first = None if checkpoint is None else checkpoint.step
+    sys.stdout.write(f"starting Ray and {needed} processes\n")
+    sys.stdout.flush()
+    with (
+        without_unfinished(args.save),
+        guarded(_advice(args)) as run,
+        cluster(args.ray_logical_cpus or needed, needed=needed, announce=run.remove) as folder,
+        start_queue(args.storage_units) as queue,
+        Progress(args, first=first) as progress,
+    ):
+        return Controller(args, queue, progress, folder, checkpoint=checkpoint).run()
+
+
+def _advice(args: Namespace) -> str:
+    if args.save is None:
+        return "start again; with --save and --save-interval a run can be continued"
+    return f"continue with --load {args.save}"
+
+
+def _kept(args: Namespace, trace: str | None) -> str:
+    """Where the traceback is, which would bury the one line."""
+    if trace is None:
+        return ""
+    if args.log_dir is None:
+        return " (--log-dir keeps the traceback)"
+    path = Path(args.log_dir) / FAILURE
+    try:
+        path.write_text(trace)
+    except OSError as error:
+        return f" (the traceback is lost: {path} cannot be written: {error.strerror or error})"
+    return f" (traceback in {path})"
+
+
+def _say(message: object, status: int) -> int:
+    sys.stderr.write(f"relax: error: {message}\n")
+    return status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""How rows of samples travel between the processes of a run."""

@@ -1,0 +1,100 @@
+"""``python -m relax.train`` as people meet it: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from relax.progress.metrics_file import read_rows
+from tests.runtime.in_process import TINY
+
+LINE = (
+    *("--advantage-estimator", "gdpo", "--gdpo-reward-keys", "correctness", "format", "--global-batch-size", "8"),
+    *(*TINY, "--num-rollout", "2"),
+)
+HERE = "tests.runtime.test_controller"
+
+
+def train(*options: str) -> subprocess.CompletedProcess[str]:
+    """A finished command."""
+    command = [sys.executable, "-m", "relax.train", *LINE, *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_whole_run(tmp_path: Path) -> None:
+    """Warm-up, evaluations, a line a rollout, the time table and the counts; files where they were asked for."""
+    log, save = tmp_path / "log", tmp_path / "save"
+    warm_up = ("--sft-steps", "3", "--sft-batch-size", "8", "--eval-problems", "4")
+    done = train(*warm_up, "--log-dir", str(log), "--save", str(save))
+    assert done.stderr == ""
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "generated 32 == enqueued 32 == trained 32"
+    for beginning in ("warm-up", "rollout 0", "rollout 1", "evaluation", "  correctness", "  format", "where the time"):
+        assert sum(line.startswith(beginning) for line in lines) == 1, beginning
+    for what in ("sampling", "transport", "loss, gradients", "optimizer", "the steps", "the run"):
+        assert sum(line.startswith(f"  {what}") for line in lines) == 1, what
+    rows = read_rows(log / "metrics.csv")
+    assert [(row["rollout"], row["step"]) for row in rows] == [("0", "2"), ("1", "4")]
+    assert all(float(row["train/grad_norm"]) > 0 for row in rows)
+    assert (save / "step-00000002" / "actor.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--max-staleness", "1"), "--max-staleness 1 and --colocate: its roles work in turn"),
+        (("--load", "nowhere"), "nowhere holds no checkpoint, none at all"),
+        (("--custom-rm-path", "no.such:function"), "--custom-rm-path no.such:function: it cannot be imported"),
+    ],
+)
+def test_refused(options: tuple[str, ...], said: str) -> None:
+    """What cannot be done is one line and status 2, before anything is started."""
+    done = train(*options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+
+
+def test_a_failure(tmp_path: Path) -> None:
+    """What fails in the run is one line and status 1, and its traceback is in a file."""
+    done = train("--custom-rm-path", f"{HERE}:bad_rewards", "--log-dir", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "failed at 'generate rollout 0': KeyError: 'no such entry'" in done.stderr
+    assert f"(traceback in {tmp_path / 'failure.txt'})" in done.stderr
+    assert "in bad_rewards" in (tmp_path / "failure.txt").read_text()
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C is one line and status 130."""
+    stopped = tmp_path / "stopped"
+    environment = {"RELAX_STOP_BEFORE": "train on batch 1", "RELAX_STOPPED_FILE": str(stopped)}
+    run = subprocess.Popen(
+        [sys.executable, "-m", "relax.train", *LINE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+    while run.poll() is None and not stopped.exists():
+        time.sleep(0.1)
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=120)
+    assert run.returncode == 130
+    assert said == "relax: error: interrupted; start again; with --save and --save-interval a run can be continued\n"
+
+
+def test_warnings() -> None:
+    """What options warn of is a line of its own."""
+    done = train("--kl-coef", "0.1", "--advantage-estimator", "grpo", "--max-staleness", "1")
+    first, second = done.stderr.splitlines()
+    assert first.startswith("relax: warning: --kl-coef 0.1 and --advantage-estimator grpo: this algorithm reads no KL")
+    assert second.startswith("relax: error: --max-staleness 1")
