@@ -21,7 +21,6 @@ LEAST_SPACE = 256 * 2**20  # bytes free in the temporary folder: Ray's logs, and
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # tells nobody
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # prints none of its own
-    "RAY_BACKEND_LOG_LEVEL": "fatal",  # nor of its library's, where a part of it died
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a role without a GPU of Ray's still sees those of its environment
     "OMP_NUM_THREADS": "1",  # one thread a role: there are more roles than cores, and sums keep their order
     "TQ_LOGGING_LEVEL": "CRITICAL",  # TransferQueue logs what is raised anyway
