@@ -91,15 +91,15 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     from relax.progress import Progress
     from relax.transport.queue import start_queue
 
-    needed = logical_cpus(args)
+    needed, deadline = logical_cpus(args), args.call_timeout
     first = None if checkpoint is None else checkpoint.step
     sys.stdout.write(f"starting Ray and {needed} processes\n")
     sys.stdout.flush()
     with (
         without_unfinished(args.save),
         guarded(_advice(args)) as run,
-        cluster(args.ray_logical_cpus or needed, needed=needed, announce=run.remove) as folder,
-        start_queue(args.storage_units) as queue,
+        cluster(args.ray_logical_cpus or needed, needed=needed, deadline=deadline, announce=run.remove) as folder,
+        start_queue(args.storage_units, deadline=deadline) as queue,
         Progress(args, first=first) as progress,
     ):
         return Controller(args, queue, progress, folder, checkpoint=checkpoint).run()

@@ -124,8 +124,8 @@ def deploy_advantages(args: Namespace, queue: Queue) -> AdvantagesService:
 
 
 def stop_advantages(deadline: float = 30.0) -> None:
-    """Ends Serve and its processes, where it runs."""
+    """Ends Serve and its processes, where it runs; whatever is wrong by then has been said, and Ray's end is near."""
     from ray import serve
 
-    with contextlib.suppress(Overdue):
+    with contextlib.suppress(Exception):
         within(deadline, serve.shutdown)

@@ -23,7 +23,7 @@ SETTINGS = {
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # prints none of its own
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a role without a GPU of Ray's still sees those of its environment
     "OMP_NUM_THREADS": "1",  # one thread a role: there are more roles than cores, and sums keep their order
-    "TQ_LOGGING_LEVEL": "CRITICAL",
+    "TQ_LOGGING_LEVEL": "CRITICAL",  # TransferQueue logs what is raised anyway
     "TQ_NUM_THREADS": "1",
     "TQ_CLIENT_ZMQ_IO_THREADS": "1",
 }
@@ -111,7 +111,8 @@ def _ray(logical_cpus: int, folder: Path, deadline: float) -> Iterator[None]:
     try:
         if not wait([started], timeout=deadline).done:
             raise ClusterError(
-                f"Ray did not start within {deadline:g} s: this machine is busy, or short of memory or of processes"
+                f"Ray did not start within {deadline:g} s: this machine is busy, or short of memory or of processes; "
+                "raise --call-timeout where it may take longer"
             )
         error = started.exception()
         if error is not None:
@@ -143,3 +144,16 @@ def _run_ray(logical_cpus: int, folder: Path, started: Future[None], over: threa
         started.set_exception(error)
     finally:
         ray.shutdown()
+
+
+def processes_of_ray() -> dict[str, int]:
+    """The ids of the two processes that a Ray started here cannot be without, by what an error calls them (Linux)."""
+    named = {"gcs_server": "Ray's head (gcs_server)", "raylet": "Ray's node (raylet)"}
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            program = Path(os.fsdecode((folder / "cmdline").read_bytes().split(b"\0")[0])).name
+            if parent == os.getpid() and program in named:
+                found[named[program]] = int(folder.name)
+    return found

@@ -21,6 +21,7 @@ from relax.components.advantages_service import (
 )
 from relax.core.checkpoint import Checkpoint, commit, pending_folder, write_part
 from relax.core.clock import Clock
+from relax.core.cluster import processes_of_ray
 from relax.core.deadline import in_thread
 from relax.core.execution import RunError, execute
 from relax.core.processes import (
@@ -72,6 +73,7 @@ class Controller:
         self.record = Record(args)
         if checkpoint is not None:
             self.record.restore(checkpoint.facts(RUN))
+        self._ray = [Process("Ray", name, pid, None) for name, pid in processes_of_ray().items()]
         self._processes: list[Process] = []
         self._service: AdvantagesService | None = None
         self._given: dict[str, Any] = {}  # published weights that are still to be handed over, by unit
@@ -128,8 +130,8 @@ class Controller:
         raise RunError(f"{who[process]} failed at '{unit.key}': {error}", trace) from error
 
     def look(self, running: Sequence[Unit]) -> None:
-        """Raises where a process of a role or of the queue is no more."""
-        require_running(self._processes, running)
+        """Raises where a process of Ray, of a role or of the queue is no more."""
+        require_running([*self._ray, *self._processes], running)
         try:
             if self._service is not None:
                 self._service.require_alive()
@@ -138,7 +140,7 @@ class Controller:
             raise RunError(str(error)) from error
 
     def _wait_for_death(self, running: Sequence[Unit]) -> None:
-        wait_for_death(self._processes, running, DYING)
+        wait_for_death([*self._ray, *self._processes], running, DYING)
         self.look(running)
 
     @contextmanager
@@ -195,7 +197,7 @@ class Controller:
     def _stop_before(self, unit: Unit) -> None:
         if os.environ.get(STOP_BEFORE) != unit.key:
             return
-        table = {process.name: process.pid for process in self._processes}
+        table = {process.name: process.pid for process in [*self._ray, *self._processes]}
         table |= {} if self._service is None else {ADVANTAGES: self._service.process}
         stopped = Path(os.environ[STOPPED_FILE])
         stopped.write_text(json.dumps({"driver": os.getpid(), **table, **self.queue.processes}))

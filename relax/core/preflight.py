@@ -17,7 +17,6 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "runtime": ("safetensors", "rich", "tensorboard", "matplotlib", "reasoning_gym"),
     "ray": ("ray", "ray.serve", "transfer_queue", "tensordict"),
 }
-SERVE = 2  # logical CPUs of Serve's controller and its replica
 # Sizes that the losses know, and that the model of a run is not cut by.
 WHOLE = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 
@@ -43,13 +42,13 @@ def preflight(args: Namespace) -> None:
 def logical_cpus(args: Namespace) -> int:
     """How many logical CPUs of Ray the processes of the run reserve, one each.
 
-    They are its roles (each rank of the actor), the queue's controller and storage units, and those of Ray Serve.
+    They are its roles (each rank of the actor), the queue's controller and storage units; Ray Serve reserves none.
     """
     from relax.core.schedule import roles_of
 
     roles = roles_of(args)
     own = sum(args.data_parallel_size if role == ACTOR else 1 for role in roles if role != ADVANTAGES)
-    return own + 1 + args.storage_units + (SERVE if ADVANTAGES in roles else 0)
+    return own + 1 + args.storage_units
 
 
 def _check_packages() -> None:

@@ -25,8 +25,6 @@ PARTITION = "rollouts"
 CONTROLLER = "the queue's controller"
 NAMED = ("TransferQueueController", "transfer_queue")  # what Ray calls it, and in which namespace
 DEADLINE = 60.0  # seconds for one call, where nothing has died
-# Few threads, since a run has many processes; no log beside the errors raised here.
-SETTINGS = {"TQ_NUM_THREADS": "1", "TQ_CLIENT_ZMQ_IO_THREADS": "1", "TQ_LOGGING_LEVEL": "CRITICAL"}
 
 
 class TransportError(RuntimeError):
@@ -105,7 +103,7 @@ class Queue:
             except ray.exceptions.RayActorError as error:
                 name = probes[probe]
                 raise TransportError(
-                    f"{name} (process {self.processes[name]}) died, and what it held is lost: continue with --load"
+                    f"{name} (process {self.processes[name]}) died, and what it held is lost"
                 ) from error
 
     def _found(self, keys: Sequence[str], names: Sequence[str]) -> Mapping[str, Sequence[bytes]] | None:
@@ -150,7 +148,6 @@ def start_queue(storage_units: int, *, deadline: float = DEADLINE) -> Iterator[Q
     ``deadline`` is in seconds, for the start and for each call. Every process of the queue reserves one logical CPU
     of Ray; where that many are not free this is a `TransportError` rather than a wait without an end.
     """
-    os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
     import ray
     import transfer_queue
 
@@ -220,7 +217,7 @@ def _watched(trouble: str, function: Callable[[], T], look: Callable[[], None], 
     except TransportError:
         raise
     except Overdue as error:
-        raise TransportError(f"{trouble}: {error}") from error
+        raise TransportError(f"{trouble}: {error}; raise --call-timeout where it may take longer") from error
     except Exception as error:
         look()
         raise TransportError(f"{trouble}: {kind_and_line(error)}") from error

@@ -104,5 +104,5 @@ class TestLogicalCpus:
         assert logical_cpus(options("--advantage-estimator", "ppo", "--sft-steps", "1")) == 4 + 1 + 2
 
     def test_fully_async(self) -> None:
-        """Actor, rollout, reference and actor_fwd, the queue, and Serve's two."""
-        assert logical_cpus(options("--fully-async")) == 4 + 3 + 2
+        """Actor, rollout, reference and actor_fwd, and the queue; Serve reserves none."""
+        assert logical_cpus(options("--fully-async")) == 4 + 1 + 2
