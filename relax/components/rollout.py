@@ -24,7 +24,7 @@ from relax.core.trace import tracing
 from relax.rollout.collect import collect, mean_rewards, most_likely
 from relax.rollout.columns import rollout_columns
 from relax.rollout.debug_data import write_rollout
-from relax.rollout.metrics import reward_metrics
+from relax.rollout.metrics import group_label, reward_metrics
 from relax.rollout.post_process import load_function
 from relax.tasks.task import FIRST_EVALUATED, FIRST_SAMPLED
 from relax.transport.queue import Queue
@@ -78,7 +78,8 @@ class Rollout:
             self.queue.put(keys, columns)
             enqueued = Counted.of(set(self.queue.keys()) & set(keys))
         if self.args.debug_rollout_only and self.args.save_debug_rollout_data:
-            write_rollout(Path(self.args.save_debug_rollout_data), rollout, columns)
+            labels = [group_label(self.args, group) for group in groups]
+            write_rollout(Path(self.args.save_debug_rollout_data), rollout, columns, groups=labels)
         return {
             "generated": Counted.of(key for key, _ in zip(keys, samples, strict=True)),
             "enqueued": enqueued,

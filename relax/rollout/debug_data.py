@@ -14,8 +14,12 @@ from safetensors.torch import load_file
 from relax.core.checkpoint import CheckpointError, write_part
 
 
-def write_rollout(folder: Path, rollout: int, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Writes the columns of a rollout, tensors and numbers, to the bit; raises `CheckpointError` naming the file."""
+def write_rollout(
+    folder: Path, rollout: int, columns: Mapping[str, Sequence[Any]], *, groups: Sequence[str] = ()
+) -> None:
+    """Writes the columns of a rollout, tensors and numbers, to the bit, and for whoever looks at them the label of each
+    of its ``groups``; raises `CheckpointError` naming the file.
+    """
     tensors = {
         f"{name}/{position}": value if isinstance(value, torch.Tensor) else _scalar(value)
         for name, column in columns.items()
@@ -28,7 +32,7 @@ def write_rollout(folder: Path, rollout: int, columns: Mapping[str, Sequence[Any
         raise CheckpointError(
             f"{folder} cannot be made: {error.strerror}; give another folder to --save-debug-rollout-data"
         ) from error
-    facts = {"samples": len(columns["tokens"]), "columns": kinds}
+    facts = {"samples": len(columns["tokens"]), "columns": kinds, "groups": list(groups)}
     write_part(folder, _name(rollout), tensors=tensors, facts=facts)
 
 

@@ -14,6 +14,8 @@ from relax.algorithms.rewards import observe_reward_signal
 from relax.algorithms.spec import get_algorithm
 from relax.types import Sample
 
+SIGNAL, FLAT, UNREADABLE = "signal", "flat", "unreadable"
+
 
 def reward_metrics(args: Namespace, groups: Sequence[Sequence[Sample]]) -> dict[str, float]:
     """Counts over the prompt groups of a rollout.
@@ -24,8 +26,13 @@ def reward_metrics(args: Namespace, groups: Sequence[Sequence[Sample]]) -> dict[
     """
     if get_algorithm(args.advantage_estimator).uses_reward_components:
         return _component_metrics(args, groups)
-    signals = [observe_reward_signal(args, group) for group in groups]
-    return {"zero_std": float(signals.count(False)), "unreadable_groups": float(signals.count(None))}
+    labels = [group_label(args, group) for group in groups]
+    return {"zero_std": float(labels.count(FLAT)), "unreadable_groups": float(labels.count(UNREADABLE))}
+
+
+def group_label(args: Namespace, samples: Sequence[Sample]) -> str:
+    """What a prompt group is to training: it has a ``signal``, is ``flat``, or ``unreadable``: nothing can be told."""
+    return {True: SIGNAL, False: FLAT, None: UNREADABLE}[observe_reward_signal(args, samples)]
 
 
 def _component_metrics(args: Namespace, groups: Sequence[Sequence[Sample]]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relax.algorithms.rewards import group_carries_reward_signal, observe_reward_signal
 from relax.rollout.filters import keep_groups_with_signal
-from relax.rollout.metrics import reward_metrics
+from relax.rollout.metrics import group_label, reward_metrics
 from relax.rollout.post_process import load_function, post_process_rewards
 from relax.types import Sample
 from verification.cases.arguments import namespace
@@ -261,6 +261,14 @@ def test_metrics_count_groups_without_a_signal():
     }
     single = [samples_of([0.2] * 2), samples_of([0.2, 0.3]), samples_of([0.2, "x"])]
     assert reward_metrics(namespace("grpo"), single) == {"zero_std": 1.0, "unreadable_groups": 1.0}
+
+
+def test_the_label_of_a_group_is_what_training_sees_of_it():
+    """A flat correctness beside a format that varies is a signal to GDPO, and flat to GRPO of correctness alone."""
+    varied = samples_of([{"correct": 1.0, "format": f} for f in (0.0, 1.0)])
+    assert group_label(gdpo(2), varied) == "signal"
+    assert group_label(namespace("grpo", reward_key="correct", n_samples_per_prompt=2), varied) == "flat"
+    assert group_label(namespace("grpo", reward_key="length", n_samples_per_prompt=2), varied) == "unreadable"
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo", "reinforce_plus_plus"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,9 @@ def test_rollout_and_training_apart(algorithm: str, tmp_path: Path) -> None:
     both = InProcess(tiny(algorithm)).run()
     folder = str(tmp_path / "data")
     InProcess(tiny(algorithm, "--debug-rollout-only", "--save-debug-rollout-data", folder, "--num-rollout", "2")).run()
+    labels = json.loads((tmp_path / "data" / "rollout-00000001.json").read_text())["groups"]
+    assert len(labels) == both.args.rollout_batch_size
+    assert {"signal"} == set(labels)
     args = tiny(algorithm, "--debug-train-only", "--load-debug-rollout-data", folder)
     if get_algorithm(algorithm).needs_critic:
         with pytest.raises(ValueError, match=rf"--debug-train-only \(on\) and --advantage-estimator {algorithm}: it"):
