@@ -17,6 +17,7 @@ import pytest
 
 from relax.arguments import parse_args
 from relax.core.checkpoint import checkpoints, open_checkpoint
+from relax.core.cluster import processes_of_ray
 from relax.core.controller import Controller
 from relax.core.counts import Counted
 from relax.core.deadline import in_thread
@@ -193,7 +194,8 @@ def _failed(
     with pytest.raises(RunError) as caught:
         controller.run()
     processes = killing.result(timeout=0)
-    own = [pid for name, pid in processes.items() if name != "driver" and name not in queue.processes]
+    others = {"driver", *processes_of_ray(), *queue.processes}
+    own = [pid for name, pid in processes.items() if name not in others]
     wait_for(lambda: not any(map(is_running, own)), seconds=20)
     queue.drop(queue.keys())
     return str(caught.value), processes[who]
