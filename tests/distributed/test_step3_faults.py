@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -33,16 +31,14 @@ def shards_of(world: int) -> list[Shard]:
     return [Shard(tuple(float(k * k) for k in range(rank + 1)), (rank, 1)) for rank in range(world)]
 
 
-def run_with(pool: RankPool, shards: list[Shard], fault: Fault) -> tuple[RankRun, float]:
-    """What became of the ranks, and how many seconds it took beyond the time-out of a collective."""
+def run_with(pool: RankPool, shards: list[Shard], fault: Fault) -> RankRun:
+    """What became of the ranks: one that has not ended by itself `MARGIN` seconds after the time-out is "hung"."""
     for timeout in TIMEOUTS:
-        started = time.monotonic()
         layout = Layout(dp=len(shards))
         run = pool.run(WHITEN, shards, layout=layout, fault=fault, timeout=timeout, deadline=timeout + MARGIN)
-        beyond = time.monotonic() - started - timeout
         if run.fault_fired:
             break
-    return run, beyond
+    return run
 
 
 def require_whole(run: RankRun, shards: list[Shard]) -> None:
@@ -70,8 +66,7 @@ def test_a_rank_that_is_lost_is_an_error_on_every_survivor(pool, kind, at, world
     says which collective failed, and the next task finds a whole world."""
     shards, fault = shards_of(world), Fault(kind, rank=at % world, at=at)
     pool.run(WHITEN, shards, layout=Layout(dp=world)).values()
-    run, beyond = run_with(pool, shards, fault)
-    assert beyond < MARGIN + 2  # what taking the world down may add
+    run = run_with(pool, shards, fault)
     require_joint_end(run, fault)
     require_whole(pool.run(WHITEN, shards, layout=Layout(dp=world)), shards)
 
@@ -91,7 +86,7 @@ def test_a_rank_that_is_late_changes_nothing(pool, world, at):
 def test_a_rank_killed_after_the_last_collective_has_done_its_part(pool, world):
     """Those who survive have either the bits of one process or an error, never other numbers."""
     shards = shards_of(world)
-    run, _ = run_with(pool, shards, Fault("kill-after", rank=world - 1, at=2))
+    run = run_with(pool, shards, Fault("kill-after", rank=world - 1, at=2))
     assert run.fault_fired == 1
     assert run.ranks[world - 1].died == "SIGKILL"
     for expected, rank in zip(in_one_process(shards)[:-1], run.ranks[:-1], strict=True):
@@ -114,8 +109,7 @@ def test_generated_faults_never_hang(pool, kind, world):
         tried += 1
         if kind in LOST:
             fault = Fault(kind, rank=rank, at=at)
-            run, beyond = run_with(pool, shards, fault)
-            assert beyond < MARGIN + 2
+            run = run_with(pool, shards, fault)
             require_joint_end(run, fault)
         elif kind == "delay":
             run = pool.run(WHITEN, shards, layout=Layout(dp=world), fault=Fault(kind, rank=rank, at=at, seconds=0.05))
