@@ -92,16 +92,19 @@ def processes_with(name: str, value: str) -> list[int]:
 
 def end_processes(run: str) -> int:
     """Ends every process of a run, by asking first; gives how many there were."""
-    begun, ended, seen = time.monotonic(), set[int](), time.monotonic()
+    begun, ended = time.monotonic(), set[int]()
+    seen = begun
     # One that is just being started has no environment for a moment: none must be seen for a while.
-    while (now := time.monotonic()) - seen < SETTLED and now - begun < LONGEST:
-        for process in processes_of(run):
-            late, seen = now - begun > GRACE, now
+    while time.monotonic() - seen < SETTLED and time.monotonic() - begun < LONGEST:
+        found, late = processes_of(run), time.monotonic() - begun > GRACE
+        for process in found:
             if late or process not in ended:
                 with contextlib.suppress(OSError):
                     os.kill(process, signal.SIGKILL if late else signal.SIGTERM)
-            ended.add(process)
+        ended |= set(found)
         time.sleep(0.05)
+        if found:
+            seen = time.monotonic()  # looking takes its time on a busy machine
     return len(ended)
 
 

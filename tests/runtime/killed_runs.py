@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -66,6 +67,16 @@ def wait_for(condition: Callable[[], bool], *, seconds: float) -> None:
         time.sleep(0.05)
 
 
+def left(stopped: Path) -> list[str]:
+    """The processes of a run that live, with their marks, for a failing test to show."""
+    found = []
+    for pid in processes_with(STOPPED_FILE, str(stopped)):
+        with contextlib.suppress(OSError):
+            marks = [mark for mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if b"RELAX" in mark]
+            found.append(f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes()[:60]!r} {marks}")
+    return found
+
+
 def run(options: list[str], folder: Path, who: str = "", kill: Kill | None = None) -> Ended:
     """The command line's run with ``--save folder``, which goes on from what is there, and is robbed of ``who``."""
     save, temporary, stopped = folder / "saved", folder / "tmp", folder / "stopped.json"
@@ -86,7 +97,10 @@ def run(options: list[str], folder: Path, who: str = "", kill: Kill | None = Non
     )
     processes = {} if kill is None else kill_at(stopped, who, kill)
     out, error = driver.communicate(timeout=PATIENCE)
-    wait_for(lambda: processes_with(STOPPED_FILE, str(stopped)) == [], seconds=5)  # the guard may be at its last breath
+    end = time.monotonic() + 5  # the guard may be at its last breath
+    while lives := left(stopped):
+        assert time.monotonic() < end, f"{error} {lives}"
+        time.sleep(0.05)
     assert list(temporary.iterdir()) == []
     return Ended(driver.returncode, out, error, processes)
 

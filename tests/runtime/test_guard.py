@@ -89,6 +89,24 @@ def test_others_live() -> None:
             process.wait()
 
 
+def test_slow_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine where one look at all processes takes a second, the deaf are ended nevertheless."""
+
+    def slow(run: str) -> list[int]:
+        time.sleep(1.0)
+        return processes_of(run)
+
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+    with guarded("") as run:
+        child = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        monkeypatch.setattr("relax.core.guard.processes_of", slow)
+    assert child.wait(timeout=0) == -signal.SIGKILL
+    child.stdout.close()
+    assert processes_of(run.name) == []
+
+
 def test_guard_is_killed() -> None:
     """A guard that somebody killed is no reason to fail."""
     with guarded("") as run:
