@@ -14,6 +14,7 @@ from time import sleep
 
 import pytest
 
+from relax.core.cluster import processes_of_ray
 from relax.core.controller import STOP_BEFORE, STOPPED_FILE
 from relax.core.execution import RunError
 from relax.core.processes import is_running
@@ -99,7 +100,8 @@ def test_a_process_dies(
     assert victim in str(failure.value)
     assert f"(process {found[victim]}) died" in str(failure.value)
     assert "\n" not in str(failure.value)
-    own = [pid for name, pid in found.items() if name not in ("driver", *queue.processes)]
+    others = ("driver", *queue.processes, *processes_of_ray())
+    own = [pid for name, pid in found.items() if name not in others]
     for _ in range(100):
         if not any(map(is_running, own)):
             break

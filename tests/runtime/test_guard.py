@@ -16,10 +16,12 @@ from relax.core.guard import guarded, processes_of
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the guard reads /proc, as on Linux")
 
 DRIVER = """
-import subprocess, sys, time
+import signal, subprocess, sys, time
 from pathlib import Path
 from relax.core.guard import guarded
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever this was started by, such as nohup
+signal.signal(signal.SIGINT, signal.default_int_handler)
 deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 orphan = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True); print(flush=True)"
 with guarded("continue with --load here") as run:
@@ -111,7 +113,7 @@ def test_guard_is_killed() -> None:
     """A guard that somebody killed is no reason to fail."""
     with guarded("") as run:
         children = subprocess.run(
-            ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True
+            ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True
         )
         (guard,) = [int(line.split()[0]) for line in children.stdout.splitlines() if run.name in line]
         os.kill(guard, signal.SIGKILL)
