@@ -26,6 +26,14 @@ def refused(logical_cpus: int = 4, **options: Any) -> str:
     return said
 
 
+@pytest.fixture
+def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process in which no other test has started a Ray."""
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+
+
 def test_too_few_places() -> None:
     """Fewer logical CPUs than processes that reserve one would wait for ever: both numbers and the option are named."""
     assert refused(2, needed=7) == (
@@ -43,16 +51,7 @@ def test_foreign_address(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     )
 
 
-@pytest.fixture
-def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if no Ray ran here, though other tests may have started one for themselves."""
-    import ray
-
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
-
-
-@pytest.mark.usefixtures("no_ray")
+@pytest.mark.usefixtures("without_ray")
 def test_full_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A temporary folder without space is said before Ray fails in it."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -64,7 +63,7 @@ def test_full_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("no_ray")
+@pytest.mark.usefixtures("without_ray")
 def test_long_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A path that Ray's sockets do not fit into is said before Ray fails on it, and nothing is left there."""
     parent = tmp_path / "a-temporary-folder-with-a-long-name"
@@ -77,18 +76,19 @@ def test_long_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert list(parent.iterdir()) == []
 
 
-@pytest.mark.usefixtures("no_ray")
+@pytest.mark.usefixtures("without_ray")
 def test_ray_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Ray says on pages is one line, and the folder that was made for it is gone."""
+    """What Ray says in lines is told in one, and the folder that was made for it is gone."""
     import ray
 
     def fail(**options: Any) -> None:
         folders.append(Path(options["_temp_dir"]))
-        raise RuntimeError("no memory\n" + "and a page of advice " * 30)
+        raise RuntimeError("no memory\nand a page of advice")
 
     folders: list[Path] = []
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.setattr(ray, "init", fail)
-    assert refused() == "Ray did not start: RuntimeError: no memory"
+    assert refused() == "Ray did not start: RuntimeError: no memory and a page of advice"
     assert [folder.exists() for folder in folders] == [False]
 
 
