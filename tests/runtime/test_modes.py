@@ -53,7 +53,7 @@ def test_rollout_and_training_apart(algorithm: str, tmp_path: Path) -> None:
     both = InProcess(tiny(algorithm)).run()
     folder = str(tmp_path / "data")
     InProcess(tiny(algorithm, "--debug-rollout-only", "--save-debug-rollout-data", folder, "--num-rollout", "2")).run()
-    labels = json.loads((tmp_path / "data" / "rollout-00000001.json").read_text())["groups"]
+    labels = json.loads((tmp_path / "data" / "rollout-00000001.json").read_text())["facts"]["groups"]
     assert len(labels) == both.args.rollout_batch_size
     assert {"signal"} == set(labels)
     args = tiny(algorithm, "--debug-train-only", "--load-debug-rollout-data", folder)
