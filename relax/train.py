@@ -6,6 +6,7 @@ import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +28,15 @@ FAILURE = "failure.txt"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Trains; gives the exit status: 0 done, 1 failed in the run, 2 refused before anything started, 130 Ctrl-C."""
+    with ExitStack() as held:
+        return _tried(argv, held)
+
+
+def _tried(argv: Sequence[str] | None, held: ExitStack) -> int:
+    """As `main`; ``held`` is given what the run has for itself until its end."""
     try:
         args = _parsed(argv)
-        checkpoint = _checked(args)
+        checkpoint = _checked(args, held)
     except (ValueError, OSError) as refusal:
         return _say(refusal, REFUSED)
     except KeyboardInterrupt:
@@ -68,14 +75,16 @@ def _parsed(argv: Sequence[str] | None) -> Namespace:
     return args
 
 
-def _checked(args: Namespace) -> Checkpoint | None:
+def _checked(args: Namespace, held: ExitStack) -> Checkpoint | None:
     """The checkpoint to go on from, if any; ValueError for what cannot be done here."""
     from relax.core.preflight import preflight
 
     preflight(args)
+    from relax.core.own_folders import own_folders
     from relax.core.resume import checkpoint_of
     from relax.core.run_refusals import refuse_run
 
+    held.enter_context(own_folders(args))
     checkpoint = checkpoint_of(args)
     refuse_run(args, checkpoint)
     return checkpoint
@@ -83,7 +92,6 @@ def _checked(args: Namespace) -> Checkpoint | None:
 
 def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     """The whole run: nothing that it started outlives this call."""
-    from relax.core.checkpoint import without_unfinished
     from relax.core.cluster import cluster
     from relax.core.controller import Controller
     from relax.core.guard import guarded
@@ -96,7 +104,6 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     sys.stdout.write(f"starting Ray and {needed} processes\n")
     sys.stdout.flush()
     with (
-        without_unfinished(args.save),
         guarded(_advice(args)) as run,
         cluster(args.ray_logical_cpus or needed, needed=needed, deadline=deadline, announce=run.remove) as folder,
         start_queue(args.storage_units, deadline=deadline) as queue,

@@ -55,7 +55,7 @@ def unfinished(root: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def without_unfinished(save: str | None) -> Iterator[None]:
-    """For the one run that writes to ``save``: there is nothing `unfinished` when it starts, nor when it has ended."""
+    """For the run that has ``save`` for itself: there is nothing `unfinished` when it starts, nor when it has ended."""
     try:
         _remove_unfinished(save)
         yield
@@ -86,7 +86,7 @@ def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
     One of the same step is not replaced, and those of later steps, left by a run that went on from an earlier one, stay
     as they are. Tensors are not read again: their hashes are of what was to be written.
     """
-    root, files = pending.parent, {}
+    root, files = pending.parent, dict[str, Any]()
     final = root / f"step-{step:08d}"
     if final.exists():
         raise CheckpointError(f"{final} is there already, and is not replaced: give another folder to --save")
@@ -171,7 +171,8 @@ def open_checkpoint(root: Path, step: int | None = None) -> Checkpoint:
     Raises `CheckpointError` where there is none, and for a file that is missing or too many. What it holds is looked at
     when it is read; all at once by `Checkpoint.check`.
     """
-    root, step = _called(root, step)
+    step = step_called(root) if step is None else step
+    root = root_called(root)
     steps = checkpoints(root)
     if step is None or step not in steps:
         there = f"only those of steps {', '.join(map(str, steps))}" if steps else "none at all"
@@ -186,15 +187,15 @@ def open_checkpoint(root: Path, step: int | None = None) -> Checkpoint:
     return Checkpoint(folder, step, files)
 
 
+def root_called(root: Path) -> Path:
+    """The folder of checkpoints that `open_checkpoint` would look into."""
+    return root.parent if _NAME.fullmatch(root.name) else root
+
+
 def step_called(root: Path) -> int | None:
     """The step that `open_checkpoint` would open, without a look into it; None where there is no checkpoint."""
-    return _called(root, None)[1]
-
-
-def _called(root: Path, step: int | None) -> tuple[Path, int | None]:
-    if found := _NAME.fullmatch(root.name):
-        return root.parent, int(found[1])
-    return root, max(checkpoints(root), default=None) if step is None else step
+    found = _NAME.fullmatch(root.name)
+    return int(found[1]) if found else max(checkpoints(root), default=None)
 
 
 _REMEDY = "delete that folder to continue from the checkpoint before it"

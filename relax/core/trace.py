@@ -132,6 +132,16 @@ def seal_trace(args: Namespace) -> None:
     _write(folder / INDEX, _json(index))
 
 
+def options_of_trace(folder: Path) -> Mapping[str, Any]:
+    """The options in force at its first call; none where they are not told."""
+    first = [path for path in _files(folder) if path.suffix == ".json"][:1]
+    try:
+        documents = [json.loads(path.read_bytes()) for path in first]
+    except (OSError, ValueError):
+        return {}
+    return documents[0]["options"] if documents else {}
+
+
 def _files(folder: Path) -> list[Path]:
     """The files of calls, in the order of their names."""
     kinds = (".json", ".safetensors")

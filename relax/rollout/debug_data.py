@@ -57,6 +57,11 @@ def read_rollout(folder: Path, rollout: int, samples: int) -> dict[str, list[Any
     return columns
 
 
+def holds_rollouts(folder: Path) -> bool:
+    """Whether there are rollouts in it."""
+    return any(folder.glob("rollout-*.json"))
+
+
 def require_rollouts(folder: Path, rollouts: range) -> None:
     """Raises `CheckpointError` naming the first of ``rollouts`` that the folder does not hold."""
     for rollout in rollouts:
