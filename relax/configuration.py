@@ -85,6 +85,8 @@ def _root(path: str) -> list[tuple[Any, Any]]:
         root = yaml.SafeLoader(Path(path).read_bytes()).get_single_node()
     except OSError as error:
         raise ConfigurationError(f"{CONFIG} {path} cannot be read: {error.strerror or error}; give a file") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: no YAML: it is nested too deeply; expected lines option: value") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else path

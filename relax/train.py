@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relax.arguments import parse_args
+from relax.arguments import parse_aloud
 
 if TYPE_CHECKING:
     from relax.core.checkpoint import Checkpoint
@@ -35,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _tried(argv: Sequence[str] | None, held: ExitStack) -> int:
     """As `main`; ``held`` is given what the run has for itself until its end."""
     try:
-        args = _parsed(argv)
+        args = parse_aloud(argv, command=COMMAND, description=DESCRIPTION)
         checkpoint = _checked(args, held)
     except (ValueError, OSError) as refusal:
         return _say(refusal, REFUSED)
@@ -65,16 +64,6 @@ def _run(args: Namespace, checkpoint: Checkpoint | None) -> int:
     return DONE if summary.nothing_lost else _say("samples were lost or trained on twice: see the counts", FAILED)
 
 
-def _parsed(argv: Sequence[str] | None) -> Namespace:
-    """The options in force; what they warn of is a line each."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", UserWarning)
-        args = parse_args(argv, command=COMMAND, description=DESCRIPTION)
-    for warning in said:
-        sys.stderr.write(f"relax: warning: {warning.message}\n")
-    return args
-
-
 def _checked(args: Namespace, held: ExitStack) -> Checkpoint | None:
     """The checkpoint to go on from, if any; ValueError for what cannot be done here."""
     from relax.core.preflight import preflight
@@ -82,11 +71,14 @@ def _checked(args: Namespace, held: ExitStack) -> Checkpoint | None:
     preflight(args)
     from relax.core.own_folders import own_folders
     from relax.core.resume import checkpoint_of
-    from relax.core.run_refusals import refuse_run
 
     held.enter_context(own_folders(args))
     checkpoint = checkpoint_of(args)
-    refuse_run(args, checkpoint)
+    if checkpoint is not None and args.trace_rollout is not None and args.trace_rollout < checkpoint.step:
+        sys.stderr.write(
+            f"relax: warning: --trace-rollout {args.trace_rollout} and --load {args.load}: --trace-rollout has no "
+            f"effect, as the run goes on with rollout {checkpoint.step}; give that or a later one\n"
+        )
     return checkpoint
 
 

@@ -21,6 +21,8 @@ LIGHT_MODULES = (
     "relax.option_ranges",
     "relax.refusals",
     "relax.runtime_options",
+    "relax.runtime_refusals",
+    "relax.unread_options",
     "relax.core.registry",
     "relax.train",
 )
