@@ -127,6 +127,14 @@ class Checkpoint:
         """The names of its parts."""
         return {Path(name).stem for name in self.files}
 
+    def require(self, name: str) -> None:
+        """Raises `CheckpointError` where it has no part ``name``."""
+        if name not in self.parts():
+            raise CheckpointError(
+                f"{self.folder} has no part {name!r}, only {', '.join(sorted(self.parts()))}: it was saved by a run "
+                "with other roles; give the options it was saved with"
+            )
+
     def check(self) -> None:
         """Raises `CheckpointError` for a file that has changed since it was written."""
         for name in self.files:
@@ -149,11 +157,7 @@ class Checkpoint:
 
     def _bytes(self, file: str) -> bytes:
         path = self.folder / file
-        if file not in self.files:
-            held = ", ".join(sorted(self.parts()))
-            raise CheckpointError(
-                f"{self.folder} has no part {path.stem!r}, only {held}: it was saved by a run with other roles"
-            )
+        self.require(path.stem)
         try:
             expected, data = self.files[file], path.read_bytes()
         except OSError as error:
