@@ -202,6 +202,17 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_checkpoint(tmp_path).step == 6
 
 
+@pytest.mark.parametrize("name", ["actor.safetensors", "actor.json"])
+def test_full_device(tmp_path: Path, name: str) -> None:
+    """What the system says of a device without room comes through, for either file of a part."""
+    pending = pending_folder(tmp_path, 7)
+    (pending / name).symlink_to("/dev/full")
+    with pytest.raises(
+        CheckpointError, match=rf"pending-00000007/{name} cannot be written: No space left on device; fr"
+    ):
+        write_part(pending, "actor", tensors=TENSORS, facts={})
+
+
 def test_no_folder(tmp_path: Path) -> None:
     """A place where no folder can be made is told at once."""
     (tmp_path / "file").touch()

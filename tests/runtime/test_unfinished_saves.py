@@ -102,3 +102,34 @@ def test_killed(tmp_path: Path) -> None:
         assert found.facts("actor")["step"] == found.step
         assert torch.equal(torch.full((64,), float(found.step)), found.tensors("actor")["a"])
     assert {(1, -signal.SIGKILL), (2, -signal.SIGKILL), (2, 0)} == seen
+
+
+FULL = """
+import resource, sys
+from argparse import Namespace
+from pathlib import Path
+import torch
+from relax.core.checkpoint import commit, pending_folder, write_part
+from relax.core.own_folders import own_folders
+
+nothing = dict.fromkeys(("save", "log_dir", "trace_folder", "save_debug_rollout_data"))
+with own_folders(Namespace(**nothing | {"save": sys.argv[1]})):
+    for step in (1, 2):
+        pending = pending_folder(Path(sys.argv[1]), step)
+        write_part(pending, "rollout", tensors={}, facts={"step": step})
+        write_part(pending, "actor", tensors={"a": torch.zeros(2**16)}, facts={"step": step})
+        commit(pending, step)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
+"""
+
+
+def test_no_room_for_the_whole(tmp_path: Path) -> None:
+    """A file that the system takes a part of is told by name; its part goes, and the checkpoint before it stays."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    *_, last = done.stderr.splitlines()
+    path = tmp_path / "pending-00000002" / "actor.safetensors"
+    assert last.startswith(f"relax.core.checkpoint.CheckpointError: {path} cannot be written: File too large; free the")
+    assert [one.name for one in tmp_path.iterdir()] == ["step-00000001"]
+    open_checkpoint(tmp_path).check()
