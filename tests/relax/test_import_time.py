@@ -24,6 +24,7 @@ LIGHT_MODULES = (
     "relax.runtime_refusals",
     "relax.unread_options",
     "relax.core.registry",
+    "relax.core.rows",
     "relax.train",
 )
 REPORT = f"""

@@ -67,7 +67,7 @@ def test_beside_their_readers() -> None:
 )
 @pytest.mark.filterwarnings("ignore:--use-tis .on. and --")
 def test_weights_of_the_importance_correction(mode: tuple[str, ...], corrects: bool) -> None:
-    """With stale rollouts a weight differs from 1 in hybrid mode; where a warning says so all are 1, here to the bit."""
+    """With stale rollouts weights differ from 1 in hybrid mode; where a warning says so all are 1, to the bit here."""
     run = InProcess(tiny("grpo", *mode, "--use-tis", "--max-staleness", "2", "--num-rollout", "4")).run()
     weights = [facts["metrics"]["tis_weight"] for facts in run.of("train on batch")]
     assert len(weights) == 8
