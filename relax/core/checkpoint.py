@@ -74,7 +74,7 @@ def write_part(pending: Path, name: str, *, tensors: Mapping[str, torch.Tensor],
 
     contiguous = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
     data = save(contiguous)
-    part = {"facts": facts, "tensors": _described(data)}
+    part = {"facts": facts, "tensors": described(data)}
     text = json.dumps(part, indent=1, sort_keys=True, allow_nan=False)
     _write(pending / f"{name}.safetensors", data)
     _write(pending / f"{name}.json", text.encode())
@@ -93,7 +93,7 @@ def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
     try:
         for path in sorted(pending.glob("*.json")):
             data = path.read_bytes()
-            files |= {path.name: _described(data), f"{path.stem}.safetensors": json.loads(data)["tensors"]}
+            files |= {path.name: described(data), f"{path.stem}.safetensors": json.loads(data)["tensors"]}
         index = {"version": VERSION, "step": step, "files": files}
         _write(pending / INDEX, json.dumps(index, indent=1, sort_keys=True).encode())
         _sync_folder(pending)
@@ -219,8 +219,8 @@ def _index(folder: Path) -> dict[str, dict[str, Any]]:
     raise CheckpointError(f"{path} is of version {version!r}, and this program reads {VERSION}; {_REMEDY}")
 
 
-def _described(data: bytes) -> dict[str, Any]:
-    """What the index keeps of a file."""
+def described(data: bytes) -> dict[str, Any]:
+    """What an index keeps of a file."""
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
