@@ -27,17 +27,7 @@ from relax.core.registry import (
     SFT_LOSS_TYPE,
     process_role,
 )
-from relax.core.rows import (
-    batch_keys,
-    demonstration_keys,
-    needs_reference,
-    rollout_keys,
-    rollouts_of,
-    sampled_version,
-    samples_of_rollout,
-    slices_of,
-    steps_before,
-)
+from relax.core.rows import needs_reference, rollouts_of, sampled_version, samples_of_rollout, steps_before
 
 CONTROLLER = "controller"
 """The role of what the driver does itself."""
@@ -47,17 +37,17 @@ SAVED = (ACTOR, CRITIC, ROLLOUT)
 """The roles that have something to go on from."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
     """One call of one role."""
 
     key: str
-    """Unique, and what an error calls it: ``train batch 3``."""
+    """Unique, and what an error calls it: ``train on batch 3``."""
     role: str
     call: str
     """The method's name."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Numbers and row keys."""
+    """Numbers: which rollout, optimizer batch, slice of it or supervised step; of its rows `relax.core.rows` knows."""
     after: tuple[str, ...] = ()
     """Keys of the units that must be done before."""
     weights: str | None = None
@@ -78,7 +68,7 @@ def roles_of(args: Namespace, *, resumed: bool = False) -> dict[str, str]:
 def schedule(args: Namespace, roles: Collection[str], *, resumed: int | None = None) -> list[Unit]:
     """The units of a run that starts ``roles``; of one that goes on with rollout ``resumed``, where a checkpoint ends.
 
-    Raises ValueError for rollouts that do not fill whole optimizer batches.
+    Its rollouts fill whole optimizer batches.
     """
     return _Plan(args, frozenset(roles), resumed).units()
 
@@ -114,19 +104,12 @@ class _Plan:
                 self._evaluate("start", None)
             for rollout in range(self._first, args.num_rollout):
                 self._generate(rollout)
-                self._drop(f"rollout {rollout}", rollout_keys(args, rollout), [self._last_of[ROLLOUT]])
+                self._drop(f"rollout {rollout}", {"rollout": rollout}, [self._last_of[ROLLOUT]])
                 self._report([rollout], [])
         return self._units
 
     def _policy_phase(self) -> None:
-        args = self.args
-        samples = samples_of_rollout(args)
-        if args.num_rollout * samples % args.global_batch_size:
-            raise ValueError(
-                f"--num-rollout {args.num_rollout} and --global-batch-size {args.global_batch_size}: "
-                f"{args.num_rollout} rollouts of {samples} samples fill no whole number of optimizer batches; change "
-                "one of the two"
-            )
+        args, samples = self.args, samples_of_rollout(self.args)
         if self._first == 0:
             if needs_reference(args):
                 self._weights(0)
@@ -146,70 +129,68 @@ class _Plan:
         self._evaluate("end", steps_before(args, args.num_rollout))
 
     def _warm_up(self) -> None:
-        args = self.args
-        for step in range(args.sft_steps):
-            name, keys = f"supervised step {step}", demonstration_keys(args, step)
-            arguments = {"keys": keys, "first": step * args.sft_batch_size}
+        for step in range(self.args.sft_steps):
+            name, rows = f"supervised step {step}", {"step": step}
             one_ahead = [f"supervised step {step - 2}"] if step > 1 else []
-            put = self._add(f"demonstrations of {name}", SFT, "demonstrate", arguments, one_ahead)
-            learned = self._add(name, ACTOR, "learn", {"keys": keys}, [put], everywhere=True)
-            self._drop(name, keys, [learned])
-            if (step + 1) % SHOWN == 0 or step + 1 == args.sft_steps:
-                self._add(f"{name} reported", CONTROLLER, "report_supervised", {"step": step})
+            put = self._add(f"demonstrations of {name}", SFT, "demonstrate", rows, one_ahead)
+            learned = self._add(name, ACTOR, "learn", rows, [put], everywhere=True)
+            self._drop(name, rows, [learned])
+            if (step + 1) % SHOWN == 0 or step + 1 == self.args.sft_steps:
+                self._add(f"{name} reported", CONTROLLER, "report_supervised", rows)
 
     def _sample(self, rollout: int) -> None:
         if ROLLOUT in self.roles:
             self._generate(rollout)
         else:
-            self._add(
-                _generated(rollout), ACTOR, "fetch", {"rollout": rollout, "keys": rollout_keys(self.args, rollout)}
-            )
+            self._add(_generated(rollout), ACTOR, "fetch", {"rollout": rollout})
         self._sampled = rollout + 1
 
     def _generate(self, rollout: int) -> None:
         version = sampled_version(self.args, rollout) if self._trains else None
-        arguments = {"rollout": rollout, "keys": rollout_keys(self.args, rollout)}
-        self._add(_generated(rollout), ROLLOUT, "generate", arguments, version=version)
+        self._add(_generated(rollout), ROLLOUT, "generate", {"rollout": rollout}, version=version)
 
     def _columns(self, batch: int) -> list[str]:
         """Adds what a batch needs before it is trained on; gives the units that training comes after."""
         return self._by_slices(batch) if self._asynchronous else self._in_the_actor(batch)
 
     def _in_the_actor(self, batch: int) -> list[str]:
-        args, together = self.args, self._together(batch)
-        for first in together[:1]:
-            after = self._rows_of(batch)
-            keys = [key for own in together for key in batch_keys(args, own)]
-            if CRITIC in self.roles:
-                after.append(self._add(f"values before batch {first}", CRITIC, "values", {"keys": keys}, after))
-            batches = [batch_keys(args, own) for own in together]
-            arguments = {"rollouts": list(rollouts_of(args, batch)), "batches": batches}
-            self._prepared = self._add(f"prepare batch {first}", ACTOR, "prepare", arguments, after, everywhere=True)
+        if together := list(self._together(batch)):
+            after = [*self._rows_of(batch), *self._values(batch)]
+            arguments = {"batches": together}
+            self._prepared = self._add(f"prepare batch {batch}", ACTOR, "prepare", arguments, after, everywhere=True)
         return [self._prepared]
 
     def _by_slices(self, batch: int) -> list[str]:
         args = self.args
         version = sampled_version(args, rollouts_of(args, batch)[0])
-        if CRITIC in self.roles:
-            for own in self._together(batch):
-                for name, keys in self._slices(own):
-                    self._add(f"values of {name}", CRITIC, "values", {"keys": keys}, self._rows_of(own))
-        added = []
-        for name, keys in self._slices(batch):
-            rows = self._rows_of(batch)
+        self._values(batch)
+        added, rows = [], self._rows_of(batch)
+        for name, slice in self._slices(batch):
             needed = [*rows, f"values of {name}"] if CRITIC in self.roles else list(rows)
             if ACTOR_FWD in self.roles:
-                unit = f"log-probs of {name}"
-                needed.append(self._add(unit, ACTOR_FWD, "forward", {"keys": keys}, rows, version=version))
+                needed.append(self._add(f"log-probs of {name}", ACTOR_FWD, "forward", slice, rows, version=version))
             if REFERENCE in self.roles and needs_reference(args):
                 unit = f"reference log-probs of {name}"
-                needed.append(self._add(unit, REFERENCE, "forward", {"keys": keys}, rows, version=0))
-            added.append(self._add(f"advantages of {name}", ADVANTAGES, "add", {"keys": keys}, needed))
+                needed.append(self._add(unit, REFERENCE, "forward", slice, rows, version=0))
+            added.append(self._add(f"advantages of {name}", ADVANTAGES, "add", slice, needed))
         return added
 
-    def _slices(self, batch: int) -> Iterable[tuple[str, Sequence[str]]]:
-        slices = slices_of(batch_keys(self.args, batch), self.args.num_iters_per_train_update)
-        return [(f"slice {number} of batch {batch}", keys) for number, keys in enumerate(slices)]
+    def _values(self, batch: int) -> list[str]:
+        """Adds the values of ``batch`` and of those together with it, if there is a critic; gives the units."""
+        if CRITIC not in self.roles:
+            return []
+        return [
+            self._add(f"values of {name}", CRITIC, "values", slice, self._rows_of(own))
+            for own in self._together(batch)
+            for name, slice in self._slices(own)
+        ]
+
+    def _slices(self, batch: int) -> list[tuple[str, dict[str, int]]]:
+        """The parts in which a batch comes, each with its name: in the actor it comes whole."""
+        if not self._asynchronous:
+            return [(f"batch {batch}", {"batch": batch})]
+        slices = range(self.args.num_iters_per_train_update)
+        return [(f"slice {slice} of batch {batch}", {"batch": batch, "slice": slice}) for slice in slices]
 
     def _together(self, batch: int) -> range:
         """The batches for which old log-probs and values are made before the first of them: those of a rollout, where
@@ -223,15 +204,14 @@ class _Plan:
         return [_generated(rollout) for rollout in rollouts_of(self.args, batch)]
 
     def _train(self, batch: int, after: Sequence[str]) -> None:
-        keys = batch_keys(self.args, batch)
-        arguments = {"batch": batch, "keys": keys}
-        trained = [self._add(_trained(batch), ACTOR, "train", arguments, after, everywhere=True)]
+        rows = {"batch": batch}
+        trained = [self._add(_trained(batch), ACTOR, "train", rows, after, everywhere=True)]
         if CRITIC in self.roles:
-            trained.append(self._add(f"train the critic on batch {batch}", CRITIC, "train", arguments, after))
-        self._drop(f"batch {batch}", keys, trained)
+            trained.append(self._add(f"train the critic on batch {batch}", CRITIC, "train", rows, after))
+        self._drop(f"batch {batch}", rows, trained)
 
-    def _drop(self, name: str, keys: Sequence[str], after: Sequence[str]) -> None:
-        self._add(f"{name} dropped", CONTROLLER, "drop", {"keys": keys}, after)
+    def _drop(self, name: str, rows: Mapping[str, int], after: Sequence[str]) -> None:
+        self._add(f"{name} dropped", CONTROLLER, "drop", rows, after)
 
     def _report(self, rollouts: Iterable[int], batches: Iterable[int]) -> None:
         arguments = {"rollouts": list(rollouts), "batches": list(batches)}
