@@ -10,7 +10,7 @@ from typing import Any
 
 from relax.algorithms.spec import get_algorithm
 from relax.core.checkpoint import checkpoints, step_called, unfinished
-from relax.core.own_folders import FolderError, require_own, written_folders
+from relax.core.own_folders import FolderError, written_folders
 from relax.core.registry import SFT_LOSS_TYPE
 
 FLOAT = 4  # bytes
@@ -19,10 +19,9 @@ SPARE = 2**20  # bytes of a checkpoint beside its tensors
 
 
 def check_folders(args: Namespace, task: Any) -> None:
-    """Raises `FolderError` for the first folder of the run's that it should not, or could not, write to."""
+    """Raises `FolderError` for the first folder of the run's that it could not write to."""
     for option, folder in written_folders(args).items():
         _require_writable(option, folder)
-    require_own(args)
     if args.save is not None:
         _require_room(args, parameters(args, task))
 

@@ -35,7 +35,8 @@ def own_folders(args: Namespace) -> Iterator[None]:
     """Makes the folders and holds them until the block ends, or this process does, in whatever way.
 
     What an unfinished save left in ``--save`` goes at the start and at the end. Raises `FolderError` where another run
-    holds a folder, with its process. Nothing is held where a file system locks no folders, as NFS may not.
+    holds a folder, with its process, and where one has left there what is not this run's; `ProgressError` for records
+    that it cannot go on with. Nothing is held where a file system locks no folders, as NFS may not.
     """
     with contextlib.ExitStack() as held:
         taken: list[os.stat_result] = []
@@ -47,6 +48,7 @@ def own_folders(args: Namespace) -> Iterator[None]:
             if not any(os.path.samestat(found, other) for other in taken):  # two options may name one folder
                 _lock(option, folder, descriptor)
                 taken.append(found)
+        _require_own(args)
         held.enter_context(without_unfinished(args.save))
         yield
 
@@ -66,7 +68,7 @@ def _lock(option: str, folder: Path, descriptor: int) -> None:
 def _holder(found: os.stat_result) -> str:
     """Which process holds the lock, where the kernel tells (Linux)."""
     file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/locks").read_text().splitlines():
             _, kind, *_, process, locked, _, _ = line.split()
             if (kind, locked) == ("FLOCK", file):
@@ -74,11 +76,8 @@ def _holder(found: os.stat_result) -> str:
     return ""
 
 
-def require_own(args: Namespace) -> None:
-    """A run from the start has its folders for itself; one that goes on may use those that it had.
-
-    Raises `FolderError`, and `ProgressError` for records that it cannot go on with.
-    """
+def _require_own(args: Namespace) -> None:
+    """A run from the start has its folders for itself; one that goes on may use those that it had."""
     folders = written_folders(args)
     loaded = None if args.load is None else root_called(Path(args.load)).resolve()
     save = folders.get("--save")

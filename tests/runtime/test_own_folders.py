@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from relax.core.checkpoint import commit, pending_folder, write_part
-from relax.core.own_folders import FolderError, own_folders, require_own
+from relax.core.own_folders import FolderError, own_folders
 from relax.core.trace import keep, seal_trace, start_trace, tracing
 from tests.runtime.test_preflight import options
 
@@ -35,6 +35,12 @@ def checkpoint(root: Path, step: int) -> None:
 def run_into(folder: Path, *option: str) -> Namespace:
     """A run that writes to the folder by one option."""
     return options(*option, str(folder), *FOLDERS[option[0]])
+
+
+def require_own(args: Namespace) -> None:
+    """Whether the run may have its folders."""
+    with own_folders(args):
+        pass
 
 
 class TestOwn:
@@ -107,11 +113,10 @@ class TestOwn:
 
 HOLDER = """
 import subprocess, sys
-from argparse import Namespace
 from relax.core.own_folders import own_folders
+from relax.arguments import build_parser
 
-nothing = dict.fromkeys(("save", "log_dir", "trace_folder", "save_debug_rollout_data"))
-with own_folders(Namespace(**nothing | {"save": sys.argv[1]})):
+with own_folders(build_parser().parse_args(["--save", sys.argv[1]])):
     child = subprocess.Popen([sys.executable, "-c", "input()"], close_fds=False)
     print(child.pid, flush=True)
     child.wait()
@@ -130,14 +135,12 @@ class TestAlone:
         with own_folders(args), pytest.raises(FolderError, match=words), own_folders(args):
             pass
         assert list(folder.iterdir()) == []
-        with own_folders(args):
-            pass
+        require_own(args)
 
     def test_one_folder_for_all(self, tmp_path: Path) -> None:
         """A run may have one folder for all that it writes, however it is spelt."""
         args = options("--save", str(tmp_path), "--log-dir", f"{tmp_path}/../{tmp_path.name}")
-        with own_folders(args):
-            pass
+        require_own(args)
 
     def test_unfinished_save_of_the_first(self, tmp_path: Path) -> None:
         """A second run leaves alone what the first is about to save."""
@@ -163,7 +166,6 @@ class TestAlone:
         holder.kill()
         holder.wait()
         os.kill(child, 0)  # it lives
-        with own_folders(args):
-            pass
+        require_own(args)
         assert list(tmp_path.iterdir()) == []
         holder.communicate()  # ends the child's wait for its input

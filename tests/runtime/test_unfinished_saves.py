@@ -106,14 +106,13 @@ def test_killed(tmp_path: Path) -> None:
 
 FULL = """
 import resource, sys
-from argparse import Namespace
 from pathlib import Path
 import torch
 from relax.core.checkpoint import commit, pending_folder, write_part
 from relax.core.own_folders import own_folders
+from relax.arguments import build_parser
 
-nothing = dict.fromkeys(("save", "log_dir", "trace_folder", "save_debug_rollout_data"))
-with own_folders(Namespace(**nothing | {"save": sys.argv[1]})):
+with own_folders(build_parser().parse_args(["--save", sys.argv[1]])):
     for step in (1, 2):
         pending = pending_folder(Path(sys.argv[1]), step)
         write_part(pending, "rollout", tensors={}, facts={"step": step})
