@@ -38,8 +38,9 @@ from relax.core.record import Record
 from relax.core.registry import ADVANTAGES
 from relax.core.resume import RUN, lasting_options, roles_to_load
 from relax.core.rows import keys_of
-from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
+from relax.core.schedule import roles_of, schedule
 from relax.core.trace import seal_trace, start_trace
+from relax.core.units import CONTROLLER, Unit
 from relax.progress.summary import Summary
 from relax.transport.queue import Queue, TransportError
 

@@ -13,8 +13,8 @@ from relax.core.fingerprint import joined
 from relax.core.means import means
 from relax.core.registry import ACTOR, CRITIC, SFT_LOSS_TYPE
 from relax.core.rows import demonstration_keys, rollout_keys, steps_before
-from relax.core.schedule import Unit
 from relax.core.step_timer import StepTimer
+from relax.core.units import Unit
 from relax.progress.summary import Summary
 
 SHOWN = ("drawn", "response_length")
@@ -66,7 +66,7 @@ class Record:
         actor = [self._batches.pop((ACTOR, batch)) for batch in batches]
         critic = [self._batches.pop((CRITIC, batch))[0] for batch in batches if (CRITIC, batch) in self._batches]
         self._fingerprint(rollouts, found, batches, actor)
-        _count_of(self.counts, found, actor)
+        _count_all(self.counts, found, actor)
         seconds = self.timer.row()
         row: dict[str, float | int] = {"rollout": rollouts[-1], "step": steps_before(self.args, rollouts[-1] + 1)}
         row |= _means("reward/", [facts["rewards"] for facts in found if "rewards" in facts])
@@ -86,7 +86,7 @@ class Record:
         """Of the run as it is now; its counts hold what was begun and never finished too."""
         args, supervised = self.args, self.args.loss_type == SFT_LOSS_TYPE
         counts = replace(self.demonstrations if supervised else self.counts)
-        _count_of(counts, self._rollouts.values(), [self._batches[of] for of in self._batches if of[0] == ACTOR])
+        _count_all(counts, self._rollouts.values(), [self._batches[of] for of in self._batches if of[0] == ACTOR])
         counted = dict(vars(counts))
         if supervised:
             del counted["generated"]
@@ -124,7 +124,7 @@ class Record:
             self.fingerprints[rollout]["advantages"] = joined(ranks)
 
 
-def _count_of(
+def _count_all(
     counts: Counts, rollouts: Iterable[Mapping[str, Any]], batches: Iterable[Sequence[Mapping[str, Any]]]
 ) -> None:
     """Counts what came of rollouts, and what the actor's ranks gave for optimizer batches."""

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from relax.core.checkpoint import pending_path
 from relax.core.registry import (
@@ -28,34 +26,11 @@ from relax.core.registry import (
     process_role,
 )
 from relax.core.rows import needs_reference, rollouts_of, sampled_version, samples_of_rollout, steps_before
-
-CONTROLLER = "controller"
-"""The role of what the driver does itself."""
+from relax.core.units import CONTROLLER, Unit, Units
 
 SHOWN = 20  # supervised steps from one row of numbers to the next
 SAVED = (ACTOR, CRITIC, ROLLOUT)
 """The roles that have something to go on from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One call of one role."""
-
-    key: str
-    """Unique, and what an error calls it: ``train on batch 3``."""
-    role: str
-    call: str
-    """The method's name."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Numbers: which rollout, optimizer batch, slice of it or supervised step; of its rows `relax.core.rows` knows."""
-    after: tuple[str, ...] = ()
-    """Keys of the units that must be done before."""
-    weights: str | None = None
-    """Key of the unit whose result is handed over as ``weights``."""
-    everywhere: bool = False
-    """Every rank of the role does it, each with its share; otherwise rank 0 alone."""
-    gives_weights: bool = False
-    """Its result is for other units, and not read by the driver."""
 
 
 def roles_of(args: Namespace, *, resumed: bool = False) -> dict[str, str]:
@@ -74,21 +49,17 @@ def schedule(args: Namespace, roles: Collection[str], *, resumed: int | None = N
 
 
 class _Plan:
-    """The units so far, and what they have published."""
+    """What a run has planned so far."""
 
     def __init__(self, args: Namespace, roles: frozenset[str], resumed: int | None) -> None:
         self.args, self.roles = args, roles
         self._anew, first = resumed is None, resumed or 0
         self._first = first
-        self._units: list[Unit] = []
-        self._published: set[int] = set()
-        self._prepared = ""
-        self._last_of: dict[str, str] = {}
-        self._holds: dict[str, int] = {}  # role to the version of the weights that it was given last
+        self._asynchronous, self._trains = ADVANTAGES in roles, ACTOR in roles
+        self._units = Units(in_turn=not (args.hybrid or self._asynchronous))
+        self._add = self._units.add
+        self._prepared = ""  # the unit that prepared the latest batches
         self._sampled = first  # the next rollout to sample
-        self._asynchronous = ADVANTAGES in roles
-        self._in_turn = not (args.hybrid or self._asynchronous)
-        self._trains = ACTOR in roles
 
     def units(self) -> list[Unit]:
         args = self.args
@@ -104,15 +75,15 @@ class _Plan:
                 self._evaluate("start", None)
             for rollout in range(self._first, args.num_rollout):
                 self._generate(rollout)
-                self._drop(f"rollout {rollout}", {"rollout": rollout}, [self._last_of[ROLLOUT]])
+                self._drop(f"rollout {rollout}", {"rollout": rollout}, [_generated(rollout)])
                 self._report([rollout], [])
-        return self._units
+        return self._units.so_far
 
     def _policy_phase(self) -> None:
         args, samples = self.args, samples_of_rollout(self.args)
         if self._first == 0:
             if needs_reference(args):
-                self._weights(0)
+                self._units.publish(0)
             self._evaluate("start", 0)
         if self._anew:
             self._checkpoint(0)
@@ -237,40 +208,6 @@ class _Plan:
             if role in self.roles
         ]
         self._add(f"{name} committed", CONTROLLER, "commit_checkpoint", arguments, saved)
-
-    def _weights(self, version: int) -> str:
-        """The unit that publishes version ``version``, added where it was not yet: the actor holds it now."""
-        key = f"weights {version}"
-        if version not in self._published:
-            self._published.add(version)
-            self._add(key, ACTOR, "weights", {"version": version}, everywhere=True, gives_weights=True)
-        return key
-
-    def _add(
-        self,
-        key: str,
-        role: str,
-        call: str,
-        arguments: Mapping[str, Any] | None = None,
-        after: Iterable[str] = (),
-        *,
-        version: int | None = None,
-        everywhere: bool = False,
-        gives_weights: bool = False,
-    ) -> str:
-        weights = None
-        if version is not None and self._holds.get(role) != version:
-            weights, self._holds[role] = self._weights(version), version
-        needed = dict.fromkeys(after)
-        if self._in_turn and self._units and role != SFT:
-            needed[self._units[-1].key] = None
-        for one in (self._last_of.get(role), weights):
-            if one is not None:
-                needed[one] = None
-        unit = Unit(key, role, call, arguments or {}, tuple(needed), weights, everywhere, gives_weights)
-        self._units.append(unit)
-        self._last_of[role] = key
-        return key
 
 
 def _generated(rollout: int) -> str:

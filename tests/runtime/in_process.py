@@ -15,7 +15,8 @@ from relax.core.random_states import seed_random_states
 from relax.core.registry import REFERENCE
 from relax.core.resume import RUN, lasting_options, roles_to_load
 from relax.core.rows import keys_of
-from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
+from relax.core.schedule import roles_of, schedule
+from relax.core.units import CONTROLLER, Unit
 from tests.relax.command_lines import LEAST
 from tests.runtime.local_queue import LocalQueue
 from tests.runtime.small_run import SmallRun

@@ -16,7 +16,7 @@ from relax.core.counts import Counted
 from relax.core.fingerprint import fingerprint, joined
 from relax.core.record import Record
 from relax.core.rows import batch_keys, rollout_keys
-from relax.core.schedule import Unit
+from relax.core.units import Unit
 from relax.progress.summary import Summary
 from relax.progress.times import Times
 

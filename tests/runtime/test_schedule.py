@@ -12,7 +12,8 @@ import pytest
 
 from relax.core.registry import ACTOR, ACTOR_FWD, ADVANTAGES, CRITIC, REFERENCE, ROLLOUT
 from relax.core.rows import keys_of, needs_reference, rollout_keys, rollouts_of, sampled_version, steps_before
-from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
+from relax.core.schedule import roles_of, schedule
+from relax.core.units import CONTROLLER, Unit
 from tests.runtime.in_process import tiny
 
 MODES = {

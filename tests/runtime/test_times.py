@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from relax.core.clock import Clock
-from relax.core.schedule import Unit
 from relax.core.step_timer import StepTimer
+from relax.core.units import Unit
 from relax.progress.times import OTHER, PARTS, Times
 from tests.runtime.in_process import InProcess, tiny
 
