@@ -12,8 +12,8 @@ import torch
 
 from relax.backends.megatron.advantages import compute_advantages_and_returns
 from relax.backends.megatron.build import build_policy
-from relax.backends.megatron.loss import policy_loss_function
-from relax.backends.megatron.optimizer import Optimizer, OptimizerSettings
+from relax.backends.megatron.loss import watched_policy_loss
+from relax.backends.megatron.optimizer import Optimizer, optimizer_of
 from relax.backends.megatron.scoring import score_log_probs
 from relax.backends.megatron.supervised import supervised_loss_function
 from relax.backends.megatron.train_step import LossFunction, Update, train_step
@@ -27,10 +27,11 @@ from relax.core.registry import ACTOR, ADVANTAGES, CRITIC, process_role
 from relax.core.resume import PUBLISHED
 from relax.core.rows import batch_keys, demonstration_keys, needs_reference, rollout_keys, rollouts_of
 from relax.core.trace import tracing
-from relax.rollout.columns import SEQUENCE_COLUMNS
+from relax.rollout.columns import SEQUENCE_COLUMNS, require_finite
 from relax.rollout.debug_data import read_rollout
 from relax.rollout.mini_batches import mini_batch_plan
 from relax.rollout.post_process import load_function
+from relax.transport.enqueue import enqueue
 from relax.transport.queue import Queue
 
 
@@ -41,22 +42,10 @@ class Actor:
         self.args, self.queue, self.rank, self.size = args, queue, rank, size
         self._name = f"{ACTOR}-{rank}"
         self.model = build_policy(args, load_function(args.task_path)(args))
-        settings = OptimizerSettings(
-            learning_rate=args.lr,
-            warmup_steps=args.lr_warmup_steps,
-            weight_decay=args.weight_decay,
-            clip_grad=args.clip_grad,
-        )
-        self.trained = TrainedModel(self.model, Optimizer(self.model, settings))
-        self._supervised = Optimizer(
-            self.model,
-            OptimizerSettings(
-                learning_rate=args.sft_lr,
-                warmup_steps=args.sft_lr_warmup_steps,
-                weight_decay=args.weight_decay,
-                clip_grad=args.clip_grad,
-            ),
-        )
+        optimizer = optimizer_of(args, self.model, learning_rate=args.lr, warmup_steps=args.lr_warmup_steps)
+        self.trained = TrainedModel(self.model, optimizer)
+        warmup = args.sft_lr_warmup_steps
+        self._supervised = optimizer_of(args, self.model, learning_rate=args.sft_lr, warmup_steps=warmup)
         self._published: dict[int, Mapping[str, torch.Tensor]] = {}  # by version
         self._prepared: dict[str, dict[str, Any]] = {}  # this rank's rows with all their columns, by key
         roles = process_role(args)
@@ -67,16 +56,15 @@ class Actor:
     def learn(self, step: int) -> dict[str, Any]:
         """Supervised step number ``step``, on its demonstrations."""
         own = self._own(demonstration_keys(self.args, step))
-        update = self._step(self._read(own, SEQUENCE_COLUMNS), self._supervised, supervised_loss_function)
-        return self._facts(update, own)
+        columns = {**self._read(own, SEQUENCE_COLUMNS), "keys": own}
+        return self._facts(self._step(columns, self._supervised, supervised_loss_function))
 
     def fetch(self, rollout: int) -> dict[str, Any]:
         """Puts rollout number ``rollout`` of ``--load-debug-rollout-data`` into the queue."""
         keys = rollout_keys(self.args, rollout)
         columns = read_rollout(Path(self.args.load_debug_rollout_data), rollout, len(keys))
         with self._clock("transport"):
-            self.queue.put(keys, columns)
-            enqueued = Counted.of(set(self.queue.keys()) & set(keys))
+            enqueued = enqueue(self.queue, keys, columns)
         counts = {"generated": Counted.of(keys), "enqueued": enqueued}
         return {**counts, "fingerprint": fingerprint(keys, columns["tokens"]), "seconds": self._clock.take()}
 
@@ -104,6 +92,7 @@ class Actor:
         data["mini_batch_ids"] = [batch[0] for batch in rows]
         with self._clock("advantages"), tracing(args, rollouts_of(args, batches[0]), self._name):
             compute_advantages_and_returns(args, data)
+            require_finite(keys, data["advantages"])
         columns |= {name: data[name] for name in ("advantages", "returns")}
         if self._values_come:
             with self._clock("transport"):
@@ -127,8 +116,8 @@ class Actor:
             rows = [self._prepared.pop(key) for key in own]
             columns = {name: [row[name] for row in rows] for name in rows[0]}
         with tracing(self.args, rollouts_of(self.args, batch), self._name):
-            update = self._step(columns, self.trained.optimizer, policy_loss_function)
-        return {**self._facts(update, own), "fingerprint": fingerprint(own, columns["advantages"])}
+            update = self._step(columns, self.trained.optimizer, watched_policy_loss)
+        return {**self._facts(update), "fingerprint": fingerprint(own, columns["advantages"])}
 
     def weights(self, version: int) -> Mapping[str, torch.Tensor] | None:
         """Version ``version``: what the weights are now, or what they were when it was asked for before.
@@ -196,9 +185,9 @@ class Actor:
             clock=self._clock,
         )
 
-    def _facts(self, update: Update, own: Sequence[str]) -> dict[str, Any]:
+    def _facts(self, update: Update) -> dict[str, Any]:
         metrics = {**update.metrics, "grad_norm": update.grad_norm, "learning_rate": update.learning_rate}
-        return {"trained": Counted.of(own), "metrics": metrics, "seconds": self._clock.take()}
+        return {"trained": Counted.of(update.rows), "metrics": metrics, "seconds": self._clock.take()}
 
     @contextmanager
     def _weights(self, version: int) -> Iterator[None]:

@@ -15,6 +15,7 @@ from relax.algorithms.spec import get_algorithm
 from relax.core.clock import Clock
 from relax.core.rows import batch_keys, needs_reference, rollouts_of, slice_keys
 from relax.core.trace import keep, tracing
+from relax.rollout.columns import require_finite
 from relax.transport.queue import Queue
 
 
@@ -100,6 +101,7 @@ class Advantages:
         columns = {name: [value for slice in slices for value in self._slices[slice][name]] for name in self._columns}
         with self._clock("advantages"), tracing(self.args, rollouts_of(self.args, batch), "advantages"):
             written = advantages_of_batch(self.args, {**columns, "keys": keys})
+            require_finite(keys, written["advantages"])
         with self._clock("transport"):
             self.queue.put(keys, written)
         self._whitened += len(keys)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relax.backends.megatron.build import build_critic
-from relax.backends.megatron.optimizer import Optimizer, OptimizerSettings
+from relax.backends.megatron.optimizer import optimizer_of
 from relax.backends.megatron.scoring import score_values
 from relax.backends.megatron.supervised import value_loss_function
 from relax.backends.megatron.train_step import train_step
@@ -27,13 +27,9 @@ class Critic:
     def __init__(self, args: Namespace, queue: Queue) -> None:
         self.args, self.queue = args, queue
         model = build_critic(args, load_function(args.task_path)(args))
-        settings = OptimizerSettings(
-            learning_rate=args.lr if args.critic_lr is None else args.critic_lr,
-            warmup_steps=args.lr_warmup_steps,
-            weight_decay=args.weight_decay,
-            clip_grad=args.clip_grad,
-        )
-        self.trained = TrainedModel(model, Optimizer(model, settings))
+        rate = args.lr if args.critic_lr is None else args.critic_lr
+        optimizer = optimizer_of(args, model, learning_rate=rate, warmup_steps=args.lr_warmup_steps)
+        self.trained = TrainedModel(model, optimizer)
         self._clock = Clock()
 
     def values(self, batch: int, slice: int | None = None) -> dict[str, Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,15 @@ from relax.core.counts import Counted
 from relax.core.fingerprint import fingerprint
 from relax.core.random_states import OwnRandomStates
 from relax.core.registry import ACTOR, ROLLOUT
-from relax.core.rows import rollout_keys, sampled_version, samples_of_rollout, steps_before
+from relax.core.rows import row_keys, sampled_version, samples_of_rollout, steps_before
 from relax.core.trace import tracing
-from relax.rollout.collect import collect, mean_rewards, most_likely
+from relax.rollout.collect import collect, mean_rewards, most_likely, score
 from relax.rollout.columns import rollout_columns
 from relax.rollout.debug_data import write_rollout
 from relax.rollout.metrics import group_label, reward_metrics
 from relax.rollout.post_process import load_function
 from relax.tasks.task import FIRST_EVALUATED, FIRST_SAMPLED
+from relax.transport.enqueue import enqueue
 from relax.transport.queue import Queue
 from relax.types import Sample
 
@@ -62,25 +62,24 @@ class Rollout:
         kept. Gives the counts of samples ``generated`` and ``enqueued``, prompts ``drawn``, mean ``rewards`` and other
         ``metrics`` of all drawn. Raises ValueError where the filter keeps next to nothing.
         """
-        keys = rollout_keys(self.args, rollout)
         self._take(weights)
         self._remember(rollout)
         with self._clock("sample"):
             groups, drawn = self._groups(rollout)
         samples = [sample for group in groups for sample in group]
+        keys = row_keys(rollout, [sample.index for sample in samples if sample.index is not None])
         with self._clock("rewards"), self._random.drawn_from(), tracing(self.args, [rollout], ROLLOUT):
             if self.args.agentic_custom_advantage_path is not None:
                 load_function(self.args.agentic_custom_advantage_path)(self.args, samples)
             columns = rollout_columns(self.args, samples)
             metrics = reward_metrics(self.args, drawn)
         with self._clock("transport"):
-            self.queue.put(keys, columns)
-            enqueued = Counted.of(set(self.queue.keys()) & set(keys))
+            enqueued = enqueue(self.queue, keys, columns)
         if self.args.debug_rollout_only and self.args.save_debug_rollout_data:
             labels = [group_label(self.args, group) for group in groups]
             write_rollout(Path(self.args.save_debug_rollout_data), rollout, columns, groups=labels)
         return {
-            "generated": Counted.of(key for key, _ in zip(keys, samples, strict=True)),
+            "generated": Counted.of(keys),
             "enqueued": enqueued,
             "drawn": len(drawn),
             "rewards": mean_rewards([sample for group in drawn for sample in group]),
@@ -96,7 +95,8 @@ class Rollout:
         states = self._random.states  # a reward function may draw: what is sampled later must not notice
         with self._clock("evaluate"):
             problems = range(FIRST_EVALUATED, FIRST_EVALUATED + self.args.eval_problems)
-            samples = most_likely(self.args, self.model, self.task, problems, **self._sampling())
+            samples = most_likely(self.model, self.task, problems, max_new_tokens=self.args.max_new_tokens)
+            self._score(samples)
         self._random.states = states
         return {"rewards": mean_rewards(samples), "seconds": self._clock.take()}
 
@@ -160,14 +160,12 @@ class Rollout:
     def _draw(self, rollout: int, prompts: int) -> list[list[Sample]]:
         problems = range(self._next_problem, self._next_problem + prompts)
         self._next_problem = problems.stop
-        samples = collect(self.args, self.model, self.task, problems, rollout=rollout, **self._sampling())
+        new = self.args.max_new_tokens
+        samples = collect(self.args, self.model, self.task, problems, rollout=rollout, max_new_tokens=new)
+        self._score(samples)
         size = self.args.n_samples_per_prompt
         return [samples[start : start + size] for start in range(0, len(samples), size)]
 
-    def _sampling(self) -> dict[str, Any]:
-        return {"max_new_tokens": self.args.max_new_tokens, "scoring": self._scoring}
-
-    @contextmanager
-    def _scoring(self) -> Iterator[None]:
+    def _score(self, samples: Sequence[Sample]) -> None:
         with self._clock("rewards"), self._random.drawn_from():
-            yield
+            score(self.args, samples)

@@ -6,11 +6,11 @@ from argparse import Namespace
 from typing import Any
 
 from relax.core.clock import Clock
-from relax.core.counts import Counted
 from relax.core.rows import demonstration_keys
 from relax.rollout.collect import demonstrations
 from relax.rollout.columns import sequence_columns
 from relax.rollout.post_process import load_function
+from relax.transport.enqueue import enqueue
 from relax.transport.queue import Queue
 
 
@@ -29,5 +29,5 @@ class SFT:
         with self._clock("demonstrations"):
             columns = sequence_columns(demonstrations(self.task, problems))
         with self._clock("transport"):
-            self.queue.put(keys, columns)
-        return {"enqueued": Counted.of(set(self.queue.keys()) & set(keys)), "seconds": self._clock.take()}
+            enqueued = enqueue(self.queue, keys, columns)
+        return {"enqueued": enqueued, "seconds": self._clock.take()}
