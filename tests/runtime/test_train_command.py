@@ -33,7 +33,8 @@ def train(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_whole_run(tmp_path: Path) -> None:
-    """Warm-up, evaluations, a line a rollout, the time table and the counts; files where they were asked for."""
+    """The start, warm-up, evaluations, a line a rollout, the files, the time table and the counts; and the same command
+    with --load has nothing left to do, and starts nothing."""
     log, save = tmp_path / "log", tmp_path / "save"
     warm_up = ("--sft-steps", "3", "--sft-batch-size", "8", "--eval-problems", "4")
     done = train(*warm_up, "--log-dir", str(log), "--save", str(save))
@@ -41,14 +42,34 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[-1] == "generated 32 == enqueued 32 == trained 32"
-    for beginning in ("warm-up", "rollout 0", "rollout 1", "evaluation", "  correctness", "  format", "where the time"):
-        assert sum(line.startswith(beginning) for line in lines) == 1, beginning
+    beginnings = (
+        *(
+            "starting Ray",
+            "Ray is up after ",
+            "the processes are up after ",
+            "warm-up",
+            "evaluation after 0 rollouts  ",
+        ),
+        *("rollout 0", "rollout 1", "evaluation after 2 rollouts  ", f"numbers      {log}/metrics.csv"),
+        *(f"checkpoint   {save}/step-00000002", "evaluation    ", "  correctness", "  format", "where the time"),
+    )
+    places = [[place for place, line in enumerate(lines) if line.startswith(beginning)] for beginning in beginnings]
+    assert [1] * len(beginnings) == list(map(len, places)), done.stdout
+    assert sorted(places) == places
     for what in ("sampling", "transport", "loss, gradients", "optimizer", "the steps", "the run"):
         assert sum(line.startswith(f"  {what}") for line in lines) == 1, what
     rows = read_rows(log / "metrics.csv")
     assert [(row["rollout"], row["step"]) for row in rows] == [("0", "2"), ("1", "4")]
     assert all(float(row["train/grad_norm"]) > 0 for row in rows)
+    assert [row["rollouts"] for row in read_rows(log / "evaluations.csv")] == ["0", "2"]
     assert (save / "step-00000002" / "actor.safetensors").is_file()
+    again = train(*warm_up, "--log-dir", str(log), "--save", str(save), "--load", str(save))
+    assert (again.returncode, again.stderr) == (0, "")
+    first, *files = again.stdout.splitlines()
+    assert first == f"nothing is left to do: all 2 rollouts are in {save}"
+    assert set(files) <= set(lines)
+    assert f"figure       {log}/rewards.png" in files
+    assert len(read_rows(log / "evaluations.csv")) == 2
 
 
 @pytest.mark.parametrize(
@@ -129,7 +150,7 @@ def test_beside_another(tmp_path: Path) -> None:
 
 def test_warnings() -> None:
     """What options warn of is a line of its own."""
-    done = train("--kl-coef", "0.1", "--advantage-estimator", "grpo", "--max-staleness", "1")
+    done = train("--kl-coef", "0.1", "--advantage-estimator", "grpo", "--load", "nowhere")
     first, second = done.stderr.splitlines()
     assert first.startswith("relax: warning: --kl-coef 0.1 and --advantage-estimator grpo: this algorithm reads no KL")
-    assert second.startswith("relax: error: --max-staleness 1")
+    assert second.startswith("relax: error: nowhere holds no checkpoint")
