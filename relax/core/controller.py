@@ -69,8 +69,10 @@ class Controller:
         folder: Path,
         *,
         checkpoint: Checkpoint | None = None,
+        announce: Callable[[str], None] = lambda what: None,
     ) -> None:
-        """``folder`` is the run's own, where its ranks meet."""
+        """``folder`` is the run's own, where its ranks meet; ``announce`` is told when the roles' processes are up."""
+        self._announce = announce
         self.args, self.queue, self.progress, self.folder, self.checkpoint = args, queue, progress, folder, checkpoint
         self.record = Record(args)
         if checkpoint is not None:
@@ -94,6 +96,7 @@ class Controller:
             if checkpoint is not None:
                 self._load(checkpoint)
             self.record.begin()
+            self._announce("the processes are up")
             execute(units, self, timeout=args.call_timeout)
             return self.record.summary()
 
@@ -118,6 +121,8 @@ class Controller:
     def finish(self, unit: Unit, results: list[Any]) -> None:
         """Takes what came of a unit, and forgets weights that nobody needs any more."""
         self.record.take(unit, results)
+        if unit.call == "evaluate":
+            self.progress.step(self.record.evaluation_row(unit))
         if unit.weights is not None:
             self._users[unit.weights] -= 1
             if not self._users[unit.weights]:

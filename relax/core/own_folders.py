@@ -15,7 +15,7 @@ from relax.core.checkpoint import checkpoints, root_called, without_unfinished
 from relax.core.trace import INDEX as SEALED
 from relax.core.trace import options_of_trace
 from relax.option_ranges import attribute_of
-from relax.progress.watch import METRICS, OPTIONS, SUPERVISED, check_records
+from relax.progress.watch import NUMBERED, OPTIONS, check_records
 from relax.rollout.debug_data import holds_rollouts
 
 
@@ -32,7 +32,8 @@ def written_folders(args: Namespace) -> dict[str, Path]:
 
 @contextlib.contextmanager
 def own_folders(args: Namespace) -> Iterator[None]:
-    """Makes the folders and holds them until the block ends, or this process does, in whatever way.
+    """Makes the folders and holds them until the block ends, or this process does, in whatever way; with ``--check``
+    those that are there, and changes nothing.
 
     What an unfinished save left in ``--save`` goes at the start and at the end. Raises `FolderError` where another run
     holds a folder, with its process, and where one has left there what is not this run's; `ProgressError` for records
@@ -41,6 +42,8 @@ def own_folders(args: Namespace) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         taken: list[os.stat_result] = []
         for option, folder in written_folders(args).items():
+            if args.check and not folder.exists():
+                continue
             folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)  # which no process that is started inherits
             held.callback(os.close, descriptor)
@@ -49,7 +52,8 @@ def own_folders(args: Namespace) -> Iterator[None]:
                 _lock(option, folder, descriptor)
                 taken.append(found)
         _require_own(args)
-        held.enter_context(without_unfinished(args.save))
+        if not args.check:
+            held.enter_context(without_unfinished(args.save))
         yield
 
 
@@ -87,7 +91,7 @@ def _require_own(args: Namespace) -> None:
             f"or --load {save} to go on with that run"
         )
     for option, files, read in (
-        ("--log-dir", (METRICS, SUPERVISED), _options_of_records),
+        ("--log-dir", tuple(NUMBERED), _options_of_records),
         ("--trace-folder", (SEALED,), options_of_trace),
     ):
         folder = folders.get(option)

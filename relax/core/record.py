@@ -15,8 +15,10 @@ from relax.core.registry import ACTOR, CRITIC, SFT_LOSS_TYPE
 from relax.core.rows import demonstration_keys, rollout_keys, steps_before
 from relax.core.step_timer import StepTimer
 from relax.core.units import Unit
+from relax.progress.numbers import EVALUATED, EVALUATION
 from relax.progress.summary import Summary
 
+START = "start"
 SHOWN = ("drawn", "response_length")
 """What a rollout is watched by, beside its rewards and their metrics."""
 
@@ -53,7 +55,7 @@ class Record:
         elif unit.call == "train":
             self._batches[unit.role, unit.arguments["batch"]] = results
         elif unit.call == "evaluate":
-            self.evaluations[unit.key.rpartition(" ")[2]] = results[0]["rewards"]
+            self.evaluations[_when(unit)] = results[0]["rewards"]
         elif unit.call == "demonstrate":
             _count(self.demonstrations, "enqueued", results)
         elif unit.call == "learn":
@@ -81,6 +83,12 @@ class Record:
         """The numbers of supervised step ``step``, which was the last."""
         self.timer.supervised_row()
         return {"supervised_step": step, **_means("supervised/", [self._learned])}
+
+    def evaluation_row(self, unit: Unit) -> dict[str, float | int]:
+        """The numbers of an evaluation, which was taken, and the rollouts that came before it."""
+        rollouts = 0 if _when(unit) == START else self.args.num_rollout
+        numbers = {EVALUATED: rollouts, "step": steps_before(self.args, rollouts)}
+        return numbers | _means(EVALUATION, [self.evaluations[_when(unit)]])
 
     def summary(self) -> Summary:
         """Of the run as it is now; its counts hold what was begun and never finished too."""
@@ -122,6 +130,11 @@ class Record:
         for rollout in rollouts[:1] if actor else ():
             ranks = (facts["fingerprint"] for of_batch in actor for facts in of_batch)
             self.fingerprints[rollout]["advantages"] = joined(ranks)
+
+
+def _when(unit: Unit) -> str:
+    """``start`` or ``end``, of an evaluation."""
+    return unit.key.rpartition(" ")[2]
 
 
 def _count_all(

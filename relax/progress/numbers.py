@@ -7,12 +7,16 @@ from collections.abc import Mapping
 Number = float | int
 Row = Mapping[str, Number]
 REWARD = "reward/"
+EVALUATED = "rollouts"
+"""Of the row of an evaluation: the rollouts that were trained on before it."""
+EVALUATION = "evaluation/"
 
 # Name of the metric, or of a family that ends in a slash, and what it is called on the terminal.
 _WATCHED = (
     ("rollout", "rollout"),
     ("step", "step"),
     (REWARD, ""),
+    (EVALUATION, ""),
     ("train/loss", "loss"),
     ("train/ppo_kl", "KL"),
     ("train/kl_loss", "KL to reference"),

@@ -56,10 +56,10 @@ class TestOwn:
         require_own(options(*save, "--load", str(tmp_path / "old")))
         require_own(options(*save, "--load", str(tmp_path / "old" / "step-00000004")))
 
-    @pytest.mark.parametrize("file", ["metrics.csv", "supervised.csv"])
+    @pytest.mark.parametrize("file", ["metrics.csv", "supervised.csv", "evaluations.csv"])
     def test_records_of_another_run(self, tmp_path: Path, file: str) -> None:
         """The records of a run are for those that go on from its checkpoints, or from where it had gone on itself."""
-        (tmp_path / file).write_text("rollout,supervised_step\n")
+        (tmp_path / file).write_text("rollout,supervised_step,rollouts\n")
         log = ["--log-dir", str(tmp_path)]
         mine, first, other = (str(tmp_path / name) for name in ("mine", "first", "other"))
         words = f"^--log-dir {tmp_path}: it holds {file} of another run; give another folder, or delete it$"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relax.progress.__main__ import main
-from tests.runtime.test_progress import run
+from tests.runtime.progress_rows import run
 
 
 def test_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,6 +142,16 @@ def test_evaluations_that_json_cannot_hold() -> None:
     assert str(later.evaluations) == "{'start': {'a': nan, 'b': -inf, 'c': 0.1}}"
 
 
+def test_evaluation_row() -> None:
+    """An evaluation is told with the rollouts and the optimizer steps that came before it."""
+    record = record_of_a_rollout()
+    for when, rollouts, step in (("start", 0, 0), ("end", 4, 8)):
+        unit = Unit(f"evaluation at the {when}", "rollout", "evaluate")
+        record.take(unit, [{"rewards": {"a": 0.5, "b": 1.0}, "seconds": {}}])
+        expected = {"rollouts": rollouts, "step": step, "evaluation/a": 0.5, "evaluation/b": 1.0}
+        assert expected == record.evaluation_row(unit)
+
+
 def test_rewards_that_come_and_go() -> None:
     """A rollout whose rewards have other names than those of the one before it is no obstacle."""
     record = Record(ARGS)
