@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from relax import options
 from relax.configuration import read_configuration, without_excluded
-from relax.refusals import validate_algorithm_args
+from relax.refusals import check_algorithm_args, check_implementations, validate_algorithm_args
 from relax.runtime_options import add_runtime_options
 from relax.runtime_refusals import validate_runtime_args
 from relax.unread_options import unread_options
@@ -59,9 +59,10 @@ def parse_args(
     parser = build_parser(command, description)
     try:
         args = _merged(parser, argv)
-        validate_algorithm_args(args)
+        check_algorithm_args(args)
         _fill_in(args)
         validate_runtime_args(args)
+        check_implementations(args)
     except ValueError as refusal:
         parser.error(str(refusal))
     for line in unread_options(args, vars(parser.parse_args([]))):

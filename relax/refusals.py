@@ -30,9 +30,16 @@ NEVER_BLANK = (
 
 
 def validate_algorithm_args(args: Any) -> None:
-    """Refuses options that contradict the algorithm, or one another. ``args`` is read, never changed.
+    """Refuses options that contradict the algorithm, or one another, and an algorithm that is not implemented.
 
-    Imports the implementations (and so torch) last, to find an identifier that none of the tables holds.
+    As `check_algorithm_args` and then `check_implementations`.
+    """
+    check_algorithm_args(args)
+    check_implementations(args)
+
+
+def check_algorithm_args(args: Any) -> None:
+    """Refuses options that contradict the algorithm, or one another. ``args`` is read, never changed.
 
     Raises:
         ValueError: the first contradiction found; one line that names the options, their values and the remedy.
@@ -48,9 +55,14 @@ def validate_algorithm_args(args: Any) -> None:
     for check in (_check_rewards, _check_components, _check_group_size, _check_loss, _check_batches, _check_async):
         check(args, spec)
     _warn(args, spec)
-    from relax.algorithms.resolve import resolve_implementations
 
-    resolve_implementations(spec)
+
+def check_implementations(args: Any) -> None:
+    """Imports the implementations (and so torch), to find an identifier that none of the tables holds: ValueError."""
+    if args.loss_type != SFT_LOSS_TYPE:
+        from relax.algorithms.resolve import resolve_implementations
+
+        resolve_implementations(get_algorithm(args.advantage_estimator))
 
 
 def _refuse(first: str, second: str, reason: str, remedy: str) -> NoReturn:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 
 from relax.option_ranges import COUNT, NOT_NEGATIVE, POSITIVE, Range
-from relax.options import add_value
+from relax.options import add_switch, add_value
 
 DEVICES = ("cpu", "cuda")
 DEFAULT_TASK = "relax.tasks.sums:sums_task"
@@ -51,14 +51,16 @@ RUNTIME_NEVER_BLANK = (
 
 def add_runtime_options(parser: argparse.ArgumentParser) -> None:
     """Adds them to the options of ``relax.options``."""
+    group = parser.add_argument_group("configuration")
     add_value(
-        parser.add_argument_group("configuration"),
+        group,
         "--config",
         str,
         None,
         "YAML file of options, which those of the command line override",
         metavar="FILE",
     )
+    add_switch(group, "--check", "refuse what a run would refuse, and start nothing")
     for add in (_task, _model, _optimizer, _supervised, _cluster, _checkpoints, _records):
         add(parser)
 

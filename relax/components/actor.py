@@ -30,7 +30,7 @@ from relax.core.trace import tracing
 from relax.rollout.columns import SEQUENCE_COLUMNS, require_finite
 from relax.rollout.debug_data import read_rollout
 from relax.rollout.mini_batches import mini_batch_plan
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import load_function
 from relax.transport.enqueue import enqueue
 from relax.transport.queue import Queue
 

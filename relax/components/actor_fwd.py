@@ -14,7 +14,7 @@ from relax.backends.megatron.weights import load_weights
 from relax.core.clock import Clock
 from relax.core.rows import slice_keys
 from relax.rollout.columns import SEQUENCE_COLUMNS
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import load_function
 from relax.transport.queue import Queue
 
 

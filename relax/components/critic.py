@@ -17,7 +17,7 @@ from relax.core.clock import Clock
 from relax.core.registry import CRITIC
 from relax.core.rows import batch_keys, keys_of
 from relax.rollout.columns import SEQUENCE_COLUMNS
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import load_function
 from relax.transport.queue import Queue
 
 

@@ -24,7 +24,7 @@ from relax.rollout.collect import collect, mean_rewards, most_likely, score
 from relax.rollout.columns import rollout_columns
 from relax.rollout.debug_data import write_rollout
 from relax.rollout.metrics import group_label, reward_metrics
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import blamed, load_function
 from relax.tasks.task import FIRST_EVALUATED, FIRST_SAMPLED
 from relax.transport.enqueue import enqueue
 from relax.transport.queue import Queue
@@ -70,7 +70,8 @@ class Rollout:
         keys = row_keys(rollout, [sample.index for sample in samples if sample.index is not None])
         with self._clock("rewards"), self._random.drawn_from(), tracing(self.args, [rollout], ROLLOUT):
             if self.args.agentic_custom_advantage_path is not None:
-                load_function(self.args.agentic_custom_advantage_path)(self.args, samples)
+                with blamed("--agentic-custom-advantage-path", self.args.agentic_custom_advantage_path):
+                    load_function(self.args.agentic_custom_advantage_path)(self.args, samples)
             columns = rollout_columns(self.args, samples)
             metrics = reward_metrics(self.args, drawn)
         with self._clock("transport"):
@@ -149,7 +150,7 @@ class Rollout:
                 )
             groups = self._draw(rollout, missing)
             drawn += groups
-            with self._random.drawn_from():
+            with self._random.drawn_from(), blamed("--dynamic-sampling-filter-path", path):
                 kept += [group for group in groups if keep(args, group)]
         for number, group in enumerate(kept):
             for place, sample in enumerate(group):

@@ -9,7 +9,7 @@ from relax.core.clock import Clock
 from relax.core.rows import demonstration_keys
 from relax.rollout.collect import demonstrations
 from relax.rollout.columns import sequence_columns
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import load_function
 from relax.transport.enqueue import enqueue
 from relax.transport.queue import Queue
 

@@ -31,7 +31,7 @@ def checkpoint_of(args: Namespace) -> Checkpoint | None:
     Raises `CheckpointError` where there is none, where it is damaged, where it lacks a role's part, and where its model
     or an option that its numbers depend on is another now. Before its first rollout a run depends on no option.
     """
-    if args.load is None or (_goes_on_in_place(args) and not checkpoints(Path(args.save))):
+    if args.load is None or (goes_on_in_place(args) and not checkpoints(Path(args.save))):
         return None
     checkpoint = open_checkpoint(Path(args.load))
     checkpoint.check()
@@ -82,7 +82,7 @@ def _check_save(args: Namespace, checkpoint: Checkpoint) -> None:
         )
 
 
-def _goes_on_in_place(args: Namespace) -> bool:
+def goes_on_in_place(args: Namespace) -> bool:
     """Whether ``--load`` and ``--save`` are the same folder, however they are spelt."""
     return args.save is not None and Path(args.load).resolve() == Path(args.save).resolve()
 

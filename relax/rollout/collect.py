@@ -11,7 +11,7 @@ import torch
 
 from relax.core.means import means
 from relax.rollout.generate import Response, generate
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import blamed, load_function
 from relax.rollout.streams import Place
 from relax.tasks.task import Problem, Task
 from relax.types import Sample
@@ -32,7 +32,8 @@ def collect(
     among that problem's: on nothing else. Its metadata hold ``problem``, ``answer`` and ``response`` (text).
     """
     size = args.n_samples_per_prompt
-    asked = [task.problem(number) for number in problems for _ in range(size)]
+    with blamed("--task-path", args.task_path):
+        asked = [task.problem(number) for number in problems for _ in range(size)]
     places = [Place(args.seed, rollout, problem.number, index % size) for index, problem in enumerate(asked)]
     return _answered(model, task, asked, places, max_new_tokens, group_size=size)
 
@@ -46,8 +47,9 @@ def most_likely(model: torch.nn.Module, task: Task, problems: Sequence[int], *, 
 def score(args: Namespace, samples: Sequence[Sample]) -> None:
     """Gives each sample its reward: that of the function at ``args.custom_rm_path``, called with ``args`` and it."""
     reward = load_function(args.custom_rm_path)
-    for sample in samples:
-        sample.reward = reward(args, sample)
+    with blamed("--custom-rm-path", args.custom_rm_path):
+        for sample in samples:
+            sample.reward = reward(args, sample)
 
 
 def demonstrations(task: Task, problems: Sequence[int]) -> list[Sample]:

@@ -60,9 +60,10 @@ class TestValues:
         assert {**args, "config": None} == vars(parse_args(line))
 
     def test_empty(self, config: Config) -> None:
-        """An empty file, and one of comments, change nothing."""
-        assert vars(parse_args([])) == {**vars(config.parsed("")), "config": None}
-        assert vars(parse_args([])) == {**vars(config.parsed("# nothing\n")), "config": None}
+        """An empty file, and one of comments, change nothing, which is told."""
+        for text in ("", "# nothing\n"):
+            with pytest.warns(UserWarning, match=r"^--config .*run.yaml: it says nothing, and every option is as"):
+                assert vars(parse_args([])) == {**vars(config.parsed(text)), "config": None}
 
     def test_null(self, config: Config, capsys: pytest.CaptureFixture[str]) -> None:
         """Nothing stands for "not given" where that is the default, and is refused elsewhere."""
@@ -95,9 +96,10 @@ class TestCommandLineWins:
 
 REFUSED = {
     "unknown": ("seed: 1\ngama: 0.5\n", "line 2: 'gama' is no option; did you mean gamma?"),
-    "far from all": ("zzzzzz: 1\n", "line 1: 'zzzzzz' is no option; --help lists the options"),
+    "far from all": ("zzzzzz: 1\n", "line 1: 'zzzzzz' is no option (--help lists the options)"),
     "attribute": ("rewards_normalization: false\n", "line 1: 'rewards_normalization' is no option; did you mean"),
     "negative form": ("no-use-tis: true\n", "line 1: 'no-use-tis' is no option; did you mean use-tis?"),
+    "check": ("check: true\n", "line 1: 'check' cannot stand in a configuration"),
     "nested": ("config: a.yaml\n", "line 1: 'config' cannot stand in a configuration"),
     "help": ("help: true\n", "line 1: 'help' cannot stand in a configuration"),
     "twice": ("eps-clip: 0.1\nseed: 1\neps_clip: 0.1\n", "line 3: 'eps_clip' stands on line 1 already"),
@@ -123,12 +125,14 @@ REFUSED = {
     "merge": ("a: &x {seed: 1}\n<<: *x\n", "line 1: 'a' is no option"),
     "key of many": ("[a, b]: 1\n", "line 1: "),
     "tab": ("seed:\t\t- 1\n", "line 1: "),
-    "two documents": ("seed: 1\n---\nseed: 2\n", "no YAML"),
-    "open quote": ('save: "x\n', "no YAML"),
-    "deep": ("lr: " + "[" * 3000, "no YAML: it is nested too deeply"),
+    "two documents": ("seed: 1\n---\nseed: 2\n", "not YAML"),
+    "open quote": ('save: "x\n', "not YAML"),
+    "open bracket": ("gdpo-reward-keys: [a\nlr: 1\n", "line 2: not YAML: expected ',' or ']', but got ':'; give lines"),
+    "indented": ("seed: 1\n  lr: 1\n", "line 2: not YAML: mapping values are not allowed here; give lines of the form"),
+    "deep": ("lr: " + "[" * 3000, "not YAML: it is nested too deeply"),
     "object": ("save: !!python/object/apply:os.system [ls]\n", "line 1: --save takes text, not a sequence"),
-    "no text": (b"\xff\xfe\x00\xd8", "no YAML"),
-    "control": (b"save: a\x00b\n", "no YAML"),
+    "no text": (b"\xff\xfe\x00\xd8", "not YAML"),
+    "control": (b"save: a\x00b\n", "not YAML"),
 }
 
 

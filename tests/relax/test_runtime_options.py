@@ -15,6 +15,7 @@ from verification.cases.arguments import DEFAULTS
 
 RUNTIME_DEFAULTS = {
     "config": None,
+    "check": False,
     "task_path": "relax.tasks.sums:sums_task",
     "task_data": None,
     "max_new_tokens": 14,

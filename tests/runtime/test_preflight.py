@@ -47,16 +47,22 @@ def test_nothing_to_object(tmp_path: Path) -> None:
             ["--debug-train-only", "--load-debug-rollout-data", "nowhere"],
             "--load-debug-rollout-data nowhere: there is no such folder",
         ),
-        (["--task-path", "nowhere:task"], "--task-path nowhere:task: it cannot be imported: no function at"),
-        (["--task-path", "relax.tasks.sums:nothing"], "--task-path relax.tasks.sums:nothing: it cannot be imported"),
+        (["--task-path", "nowhere:task"], "--task-path nowhere:task: there is no module 'nowhere' here"),
+        (["--task-path", "relax.tasks.sums:nothing"], "the module relax.tasks.sums has no function 'nothing'"),
         (
             ["--task-path", "tests.runtime.test_preflight:broken_task"],
             "--task-path tests.runtime.test_preflight:broken_task: the task cannot be made: RuntimeError: no problems",
         ),
         (["--max-length", "16"], "--max-length 16: the first prompt of relax.tasks.sums:sums_task has 8 tokens"),
-        (["--custom-rm-path", "my.rewards:score"], "--custom-rm-path my.rewards:score: it cannot be imported"),
-        (["--dynamic-sampling-filter-path", "my:keep"], "--dynamic-sampling-filter-path my:keep: it cannot be"),
-        (["--custom-reward-post-process-path", "os:sep"], "--custom-reward-post-process-path os:sep: it cannot be"),
+        (["--custom-rm-path", "my.rewards:score"], "--custom-rm-path my.rewards:score: there is no module"),
+        (["--dynamic-sampling-filter-path", "my:keep"], "--dynamic-sampling-filter-path my:keep: there is no module"),
+        (
+            ["--custom-reward-post-process-path", "os:sep"],
+            "--custom-reward-post-process-path os:sep: 'sep' is str, not",
+        ),
+        (["--load", "nowhere"], "--load nowhere: there is no such folder; give the folder that --save wrote to"),
+        (["--load", "nowhere/step-00000004"], "--load nowhere/step-00000004: there is no such folder"),
+        (["--load", "tests"], "--load tests: it holds no checkpoint; give the folder that --save wrote to"),
     ],
 )
 def test_refused(argv: list[str], words: str) -> None:
@@ -126,6 +132,28 @@ def test_no_gpu() -> None:
     """A GPU that is not there is told."""
     with pytest.raises(ValueError, match="--device cuda: torch finds no GPU here; give --device cpu"):
         preflight(options("--device", "cuda"))
+
+
+@pytest.mark.parametrize(
+    ("cores", "more", "said"),
+    [
+        (2, ["--data-parallel-size", "2"], None),
+        (2, ["--advantage-estimator", "ppo", "--fully-async", "--sft-steps", "1"], None),
+        (
+            2,
+            ["--data-parallel-size", "64"],
+            "--data-parallel-size 64: 65 processes are to compute on 2 cores, in turns",
+        ),
+        (1, ["--data-parallel-size", "4"], "--data-parallel-size 4: 5 processes are to compute on 1 core, in turns"),
+        (17, ["--data-parallel-size", "64"], None),
+    ],
+)
+def test_crowded(cores: int, more: list[str], said: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than four processes that compute to a core are warned of, in one line."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(cores)))
+    warned = preflight(options(*more))
+    assert len(warned) == (said is not None)
+    assert all(line.startswith(str(said)) for line in warned)
 
 
 class TestLogicalCpus:

@@ -76,8 +76,8 @@ def test_a_whole_run(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (("--max-staleness", "1"), "--max-staleness 1 and --colocate: its roles work in turn"),
-        (("--load", "nowhere"), "nowhere holds no checkpoint, none at all"),
-        (("--custom-rm-path", "no.such:function"), "--custom-rm-path no.such:function: it cannot be imported"),
+        (("--load", "nowhere"), "--load nowhere: there is no such folder; give the folder that --save wrote to"),
+        (("--custom-rm-path", "no.such:function"), "--custom-rm-path no.such:function: there is no module 'no' here"),
     ],
 )
 def test_refused(options: tuple[str, ...], said: str) -> None:
@@ -93,7 +93,8 @@ def test_a_failure(tmp_path: Path) -> None:
     done = train("--custom-rm-path", f"{HERE}:bad_rewards", "--log-dir", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "failed at 'generate rollout 0': KeyError: 'no such entry'" in done.stderr
+    failure = "failed at 'generate rollout 0': KeyError: 'no such entry'"
+    assert f"{failure} (raised by --custom-rm-path {HERE}:bad_rewards)" in done.stderr
     assert f"(traceback in {tmp_path / 'failure.txt'})" in done.stderr
     assert "in bad_rewards" in (tmp_path / "failure.txt").read_text()
 
@@ -153,4 +154,4 @@ def test_warnings() -> None:
     done = train("--kl-coef", "0.1", "--advantage-estimator", "grpo", "--load", "nowhere")
     first, second = done.stderr.splitlines()
     assert first.startswith("relax: warning: --kl-coef 0.1 and --advantage-estimator grpo: this algorithm reads no KL")
-    assert second.startswith("relax: error: nowhere holds no checkpoint")
+    assert second.startswith("relax: error: --load nowhere: there is no such folder")

@@ -40,7 +40,7 @@ class Example:
         from relax.backends.megatron.train_step import train_step
         from relax.rollout.collect import demonstrations
         from relax.rollout.columns import sequence_columns
-        from relax.rollout.post_process import load_function
+        from relax.rollout.own_functions import load_function
 
         self.args = args
         self.task = load_function(args.task_path)(args)
