@@ -42,7 +42,7 @@ class InProcess:
     """The roles of a run, and what came of each unit."""
 
     def __init__(self, args: Namespace, *, load: Path | None = None) -> None:
-        self.args, self.queue = args, LocalQueue()
+        self.args, self.queue = args, LocalQueue(once=True)
         seed_random_states(args.seed)  # as each process of a real run
         self.facts: dict[str, Any] = {}
         self.roles = {

@@ -14,6 +14,7 @@ from relax.backends.megatron.weights import weights_of
 from relax.components.actor import Actor
 from relax.core.counts import Counted
 from relax.core.rows import batch_keys
+from relax.transport.queue import TransportError
 from relax.types import Sample
 from tests.runtime.in_process import InProcess, reference, tiny
 from tests.runtime.local_queue import LocalQueue
@@ -120,6 +121,13 @@ def test_samples_that_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     run.run(since="train on batch 0", until="train on batch 1")
     (facts,) = run.of("train on batch 0")
     assert Counted.of(batch_keys(run.args, 0)[2:]) == facts["trained"]
+
+
+def test_a_column_comes_once() -> None:
+    """In the runs of these tests what is written into a row twice is seen: here the critic's values."""
+    run = InProcess(tiny("ppo")).run(until="prepare batch 0")
+    with pytest.raises(TransportError, match="column 'values' of row '000000/000000' is there already"):
+        run.roles["critic"].values(batch=0, slice=0)
 
 
 def test_weights_that_were_not_kept() -> None:
