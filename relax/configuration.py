@@ -11,16 +11,19 @@ A value is read as the text that the command line would hold, so that a number m
 from __future__ import annotations
 
 import argparse
-import difflib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from relax.option_ranges import OPTION_RANGES, check_number
+from relax.option_ranges import OPTION_RANGES, check_number, option_of
+from relax.options import meant_option
 from relax.runtime_options import RUNTIME_RANGES
 
 CONFIG = "--config"
+_NEVER_IN_A_FILE = (CONFIG, "--check", "--help")
 _KINDS = {int: "a whole number", float: "a number", str: "text"}
+_EXPECTED = "give lines of the form option: value, from the first column on, and close each quote and bracket"
 _TAG = "tag:yaml.org,2002:"
 _NUMBERS = {f"{_TAG}int", f"{_TAG}float"}
 
@@ -40,10 +43,10 @@ def read_configuration(path: str, parser: argparse.ArgumentParser) -> dict[str, 
     seen: dict[str, int] = {}
     for key_node, node in root:
         place = f"{path}, line {key_node.start_mark.line + 1}"
-        option = "--" + str(key_node.value).lstrip("-").replace("_", "-")
+        option = option_of(str(key_node.value).lstrip("-"))
         action = options.get(option)
-        if action is None or action.help == argparse.SUPPRESS or option in (CONFIG, "--help"):
-            raise ConfigurationError(f"{place}: {key_node.value!r} {_unknown(option, options)}")
+        if action is None or action.help == argparse.SUPPRESS or option in _NEVER_IN_A_FILE:
+            raise ConfigurationError(f"{place}: {key_node.value!r} {_unknown(option, parser)}")
         if option in seen:
             raise ConfigurationError(f"{place}: {key_node.value!r} stands on line {seen[option]} already; drop one")
         seen[option] = key_node.start_mark.line + 1
@@ -85,24 +88,26 @@ def _root(path: str) -> list[tuple[Any, Any]]:
         root = yaml.SafeLoader(Path(path).read_bytes()).get_single_node()
     except OSError as error:
         raise ConfigurationError(f"{CONFIG} {path} cannot be read: {error.strerror or error}; give a file") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: not YAML: it is nested too deeply; {_EXPECTED}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else path
         what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-        raise ConfigurationError(f"{place}: no YAML: {' '.join(str(what).split())}") from None
+        raise ConfigurationError(f"{place}: not YAML: {' '.join(str(what).split())}; {_EXPECTED}") from None
     if root is None:
+        warnings.warn(f"{CONFIG} {path}: it says nothing, and every option is as without it", stacklevel=5)
         return []
     if not isinstance(root, yaml.MappingNode):
         raise ConfigurationError(f"{path}, line {root.start_mark.line + 1}: expected lines of the form option: value")
     return root.value
 
 
-def _unknown(option: str, options: Mapping[str, argparse.Action]) -> str:
-    if option in (CONFIG, "--help"):
+def _unknown(option: str, parser: argparse.ArgumentParser) -> str:
+    if option in _NEVER_IN_A_FILE:
         return "cannot stand in a configuration; drop it"
-    known = [name for name, action in options.items() if action.help != argparse.SUPPRESS and name.startswith("--")]
-    close = difflib.get_close_matches(option, known, n=1)
-    return "is no option" + (f"; did you mean {close[0][2:]}?" if close else "; --help lists the options")
+    meant = meant_option(parser, option)
+    return "is no option" + (f"; did you mean {meant.removeprefix('--')}?" if meant else "")
 
 
 def _value_of(action: argparse.Action, option: str, node: Any) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from relax.algorithms.spec import DEFAULT_ALGORITHM, get_algorithm, list_algorithm_names
 from relax.core.registry import SFT_LOSS_TYPE
+from relax.spelling import closest
 
 KL_KINDS = ("k1", "k2", "k3", "low_var_kl")
 TIS_MODES = ("truncate", "icepop")
@@ -17,9 +19,26 @@ LOSS_TYPES = ("policy_loss", SFT_LOSS_TYPE)
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line: the usage of fifty options would bury it."""
 
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        """As argparse's; an option that there is not is told with the one that was probably meant."""
+        parsed, left = self.parse_known_args(args, namespace)
+        if left:
+            options = [one for one in left if one.startswith("--")]
+            meant = meant_option(self, options[0].partition("=")[0]) if options else None
+            self.error(f"unrecognized arguments: {' '.join(left)}" + (f"; did you mean {meant}?" if meant else ""))
+        return parsed
+
     def error(self, message: str) -> NoReturn:
         line = " ".join(message.splitlines())
         self.exit(2, f"{self.prog}: error: {line} (--help lists the options)\n")
+
+
+def meant_option(parser: argparse.ArgumentParser, option: str) -> str | None:
+    """The option of ``parser`` that is most like ``option``, if one is; those that its help does not show are none."""
+    shown = (action for action in parser._actions if action.help != argparse.SUPPRESS)
+    names = [name.removeprefix("--") for action in shown for name in action.option_strings if name.startswith("--")]
+    meant = closest(option.removeprefix("--"), names)
+    return None if meant is None else f"--{meant}"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -141,7 +160,7 @@ def _batches(parser: argparse.ArgumentParser) -> None:
 
 def _advantages(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("advantages")
-    add_switch(group, "--normalize-advantages", "normalise advantages over the tokens of the batch")
+    add_switch(group, "--normalize-advantages", "normalise advantages over the tokens of a rollout, where colocated")
     add_value(group, "--gamma", float, 1.0, "discount of a later token's reward, from 0 to 1")
     add_value(group, "--lambd", float, 1.0, "lambda of generalised advantage estimation, from 0 to 1")
 
@@ -186,14 +205,14 @@ def _mode(parser: argparse.ArgumentParser) -> None:
         help="rollout and training share devices (the default)",
     )
     add_switch(exclusive, "--fully-async", "rollout, advantages and training run side by side")
-    add_switch(group, "--hybrid", "start the colocated roles, rollout on devices of its own")
+    add_switch(group, "--hybrid", "the colocated roles, sampling ahead of training by --max-staleness")
     add_value(group, "--max-staleness", int, 0, "optimizer steps that a rollout may lag behind")
     add_value(
         group,
         "--num-iters-per-train-update",
         int,
         1,
-        "slices in which an optimizer batch arrives in fully asynchronous mode",
+        "slices in which an optimizer batch arrives in fully asynchronous mode; read in no other",
     )
     add_switch(group, "--true-on-policy-mode", "rollout log-probabilities are the old ones: no forward pass for them")
     add_switch(group, "--debug-rollout-only", "start the rollout role alone")

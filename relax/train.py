@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-import warnings
+import time
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relax.arguments import parse_args
+from relax.arguments import parse_aloud
 
 if TYPE_CHECKING:
     from relax.core.checkpoint import Checkpoint
@@ -27,9 +28,18 @@ FAILURE = "failure.txt"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Trains; gives the exit status: 0 done, 1 failed in the run, 2 refused before anything started, 130 Ctrl-C."""
+    with ExitStack() as held:
+        return _tried(argv, held)
+
+
+def _tried(argv: Sequence[str] | None, held: ExitStack) -> int:
+    """As `main`; ``held`` is given what the run has for itself until its end."""
     try:
-        args = _parsed(argv)
-        checkpoint = _checked(args)
+        args = parse_aloud(argv, command=COMMAND, description=DESCRIPTION)
+        checkpoint = _checked(args, held)
+        if args.check:
+            sys.stdout.write("nothing speaks against this run\n")
+            return DONE
     except (ValueError, OSError) as refusal:
         return _say(refusal, REFUSED)
     except KeyboardInterrupt:
@@ -44,48 +54,49 @@ def _run(args: Namespace, checkpoint: Checkpoint | None) -> int:
     from relax.core.checkpoint import CheckpointError
     from relax.core.cluster import ClusterError
     from relax.core.execution import RunError
+    from relax.core.going_on import nothing_left
     from relax.core.trace import TraceError
+    from relax.progress.kept import kept
     from relax.progress.watch import ProgressError
     from relax.transport.queue import TransportError
 
+    if nothing_left(args, checkpoint):
+        sys.stdout.write(f"nothing is left to do: all {args.num_rollout} rollouts are in {args.load}\n{kept(args)}")
+        return DONE
     try:
         summary = _trained(args, checkpoint)
     except RunError as failure:
         return _say(f"{failure}{_kept(args, failure.trace)}; {_advice(args)}", FAILED)
     except (ClusterError, TransportError, CheckpointError, TraceError, ProgressError) as failure:
         return _say(f"{failure}; {_advice(args)}", FAILED)
-    sys.stdout.write(summary.text())
+    sys.stdout.write(f"{kept(args)}{summary.text()}")
     return DONE if summary.nothing_lost else _say("samples were lost or trained on twice: see the counts", FAILED)
 
 
-def _parsed(argv: Sequence[str] | None) -> Namespace:
-    """The options in force; what they warn of is a line each."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", UserWarning)
-        args = parse_args(argv, command=COMMAND, description=DESCRIPTION)
-    for warning in said:
-        sys.stderr.write(f"relax: warning: {warning.message}\n")
-    return args
-
-
-def _checked(args: Namespace) -> Checkpoint | None:
+def _checked(args: Namespace, held: ExitStack) -> Checkpoint | None:
     """The checkpoint to go on from, if any; ValueError for what cannot be done here."""
     from relax.core.preflight import preflight
 
-    preflight(args)
+    for line in preflight(args):
+        _warn(line)
+    from relax.core.own_folders import own_folders
     from relax.core.resume import checkpoint_of
-    from relax.core.run_refusals import refuse_run
 
+    held.enter_context(own_folders(args))
     checkpoint = checkpoint_of(args)
-    refuse_run(args, checkpoint)
+    if checkpoint is not None and args.trace_rollout is not None and args.trace_rollout < checkpoint.step:
+        _warn(
+            f"--trace-rollout {args.trace_rollout} and --load {args.load}: --trace-rollout has no effect, as the run "
+            f"goes on with rollout {checkpoint.step}; give that or a later one"
+        )
     return checkpoint
 
 
 def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     """The whole run: nothing that it started outlives this call."""
-    from relax.core.checkpoint import without_unfinished
     from relax.core.cluster import cluster
     from relax.core.controller import Controller
+    from relax.core.going_on import beginning
     from relax.core.guard import guarded
     from relax.core.preflight import logical_cpus
     from relax.progress import Progress
@@ -93,16 +104,17 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
 
     needed, deadline = logical_cpus(args), args.call_timeout
     first = None if checkpoint is None else checkpoint.step
-    sys.stdout.write(f"starting Ray and {needed} processes\n")
+    began = time.monotonic()
+    sys.stdout.write(f"{beginning(args, checkpoint)}starting Ray and {needed} processes\n")
     sys.stdout.flush()
     with (
-        without_unfinished(args.save),
         guarded(_advice(args)) as run,
         cluster(args.ray_logical_cpus or needed, needed=needed, deadline=deadline, announce=run.remove) as folder,
         start_queue(args.storage_units, deadline=deadline) as queue,
-        Progress(args, first=first) as progress,
+        Progress(args, first=first, began=began) as progress,
     ):
-        return Controller(args, queue, progress, folder, checkpoint=checkpoint).run()
+        progress.started("Ray is up")
+        return Controller(args, queue, progress, folder, checkpoint=checkpoint, announce=progress.started).run()
 
 
 def _advice(args: Namespace) -> str:
@@ -123,6 +135,10 @@ def _kept(args: Namespace, trace: str | None) -> str:
     except OSError as error:
         return f" (the traceback is lost: {path} cannot be written: {error.strerror or error})"
     return f" (traceback in {path})"
+
+
+def _warn(line: str) -> None:
+    sys.stderr.write(f"relax: warning: {line}\n")
 
 
 def _say(message: object, status: int) -> int:

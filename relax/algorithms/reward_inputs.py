@@ -30,7 +30,9 @@ def picked_rewards(samples: Sequence[Sample], key: str) -> list[Any]:
                 f"--reward-key {key!r} needs a mapping"
             )
         if key not in sample.reward:
-            raise KeyError(f"the reward of {place(samples, position)} has no key {key!r}, which --reward-key names")
+            error = KeyError(f"the reward of {place(samples, position)} has no key {key!r}, which --reward-key names")
+            error.add_note(f"give --reward-key one of those that it has: {', '.join(map(repr, sample.reward))}")
+            raise error
         rewards.append(sample.reward[key])
     return rewards
 

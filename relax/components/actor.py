@@ -12,8 +12,8 @@ import torch
 
 from relax.backends.megatron.advantages import compute_advantages_and_returns
 from relax.backends.megatron.build import build_policy
-from relax.backends.megatron.loss import policy_loss_function
-from relax.backends.megatron.optimizer import Optimizer, OptimizerSettings
+from relax.backends.megatron.loss import watched_policy_loss
+from relax.backends.megatron.optimizer import Optimizer, optimizer_of
 from relax.backends.megatron.scoring import score_log_probs
 from relax.backends.megatron.supervised import supervised_loss_function
 from relax.backends.megatron.train_step import LossFunction, Update, train_step
@@ -25,12 +25,13 @@ from relax.core.counts import Counted
 from relax.core.fingerprint import fingerprint
 from relax.core.registry import ACTOR, ADVANTAGES, CRITIC, process_role
 from relax.core.resume import PUBLISHED
-from relax.core.rows import needs_reference, rollouts_of
+from relax.core.rows import batch_keys, demonstration_keys, needs_reference, rollout_keys, rollouts_of
 from relax.core.trace import tracing
-from relax.rollout.columns import SEQUENCE_COLUMNS
+from relax.rollout.columns import SEQUENCE_COLUMNS, require_finite
 from relax.rollout.debug_data import read_rollout
 from relax.rollout.mini_batches import mini_batch_plan
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import load_function
+from relax.transport.enqueue import enqueue
 from relax.transport.queue import Queue
 
 
@@ -41,22 +42,10 @@ class Actor:
         self.args, self.queue, self.rank, self.size = args, queue, rank, size
         self._name = f"{ACTOR}-{rank}"
         self.model = build_policy(args, load_function(args.task_path)(args))
-        settings = OptimizerSettings(
-            learning_rate=args.lr,
-            warmup_steps=args.lr_warmup_steps,
-            weight_decay=args.weight_decay,
-            clip_grad=args.clip_grad,
-        )
-        self.trained = TrainedModel(self.model, Optimizer(self.model, settings))
-        self._supervised = Optimizer(
-            self.model,
-            OptimizerSettings(
-                learning_rate=args.sft_lr,
-                warmup_steps=args.sft_lr_warmup_steps,
-                weight_decay=args.weight_decay,
-                clip_grad=args.clip_grad,
-            ),
-        )
+        optimizer = optimizer_of(args, self.model, learning_rate=args.lr, warmup_steps=args.lr_warmup_steps)
+        self.trained = TrainedModel(self.model, optimizer)
+        warmup = args.sft_lr_warmup_steps
+        self._supervised = optimizer_of(args, self.model, learning_rate=args.sft_lr, warmup_steps=warmup)
         self._published: dict[int, Mapping[str, torch.Tensor]] = {}  # by version
         self._prepared: dict[str, dict[str, Any]] = {}  # this rank's rows with all their columns, by key
         roles = process_role(args)
@@ -64,27 +53,30 @@ class Actor:
         self._values_come = CRITIC in roles
         self._clock = Clock()
 
-    def learn(self, keys: Sequence[str]) -> dict[str, Any]:
-        """One supervised step on the rows ``keys``."""
-        own = self._own(keys)
-        update = self._step(self._read(own, SEQUENCE_COLUMNS), self._supervised, supervised_loss_function)
-        return self._facts(update, own)
+    def learn(self, step: int) -> dict[str, Any]:
+        """Supervised step number ``step``, on its demonstrations."""
+        own = self._own(demonstration_keys(self.args, step))
+        columns = {**self._read(own, SEQUENCE_COLUMNS), "keys": own}
+        return self._facts(self._step(columns, self._supervised, supervised_loss_function))
 
-    def fetch(self, rollout: int, keys: Sequence[str]) -> dict[str, Any]:
-        """Puts rollout number ``rollout`` of ``--load-debug-rollout-data`` into the queue, under ``keys``."""
+    def fetch(self, rollout: int) -> dict[str, Any]:
+        """Puts rollout number ``rollout`` of ``--load-debug-rollout-data`` into the queue."""
+        keys = rollout_keys(self.args, rollout)
         columns = read_rollout(Path(self.args.load_debug_rollout_data), rollout, len(keys))
         with self._clock("transport"):
-            self.queue.put(keys, columns)
-            enqueued = Counted.of(set(self.queue.keys()) & set(keys))
+            enqueued = enqueue(self.queue, keys, columns)
         counts = {"generated": Counted.of(keys), "enqueued": enqueued}
         return {**counts, "fingerprint": fingerprint(keys, columns["tokens"]), "seconds": self._clock.take()}
 
-    def prepare(self, rollouts: Sequence[int], batches: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """Gives this rank's rows of whole optimizer batches log-probs, advantages and returns; they hold ``rollouts``.
+    def prepare(self, batches: Sequence[int]) -> dict[str, Any]:
+        """Gives this rank's rows of optimizer batches log-probs, advantages and returns: the batches of one rollout,
+        or the one batch of several.
 
         Log-probs are those of the weights as they are now; in true on-policy mode those of the rollout.
         """
-        args, own = self.args, [self._own(batch) for batch in batches]
+        args = self.args
+        rows = [batch_keys(args, batch) for batch in batches]
+        own = [self._own(batch) for batch in rows]
         keys = [key for batch in own for key in batch]
         values = ["values"] if self._values_come else []
         columns = self._read(keys, [*SEQUENCE_COLUMNS, "rewards", "rollout_log_probs", *values])
@@ -97,9 +89,10 @@ class Actor:
                 columns["ref_log_probs"] = self._score("ref_log_probs", columns)
         columns["keys"] = keys
         data = {**columns, "mini_batch_sizes": [len(batch) for batch in own]}
-        data["mini_batch_ids"] = [batch[0] for batch in batches]
-        with self._clock("advantages"), tracing(args, rollouts, self._name):
+        data["mini_batch_ids"] = [batch[0] for batch in rows]
+        with self._clock("advantages"), tracing(args, rollouts_of(args, batches[0]), self._name):
             compute_advantages_and_returns(args, data)
+            require_finite(keys, data["advantages"])
         columns |= {name: data[name] for name in ("advantages", "returns")}
         if self._values_come:
             with self._clock("transport"):
@@ -108,13 +101,13 @@ class Actor:
             self._prepared[key] = {name: column[position] for name, column in columns.items()}
         return {"seconds": self._clock.take()}
 
-    def train(self, batch: int, keys: Sequence[str]) -> dict[str, Any]:
-        """One optimizer step on the rows ``keys``, which are prepared, or come with their advantages.
+    def train(self, batch: int) -> dict[str, Any]:
+        """One optimizer step on batch number ``batch``, whose rows are prepared, or come with their advantages.
 
         Gives the metrics of the whole batch, this rank's samples ``trained``, and the ``fingerprint`` of the
         advantages it trained on.
         """
-        own = self._own(keys)
+        own = self._own(batch_keys(self.args, batch))
         if self._advantages_come:
             columns = self._read(own, self._columns_of_a_batch())
             columns.setdefault("log_probs", columns["rollout_log_probs"])
@@ -123,8 +116,8 @@ class Actor:
             rows = [self._prepared.pop(key) for key in own]
             columns = {name: [row[name] for row in rows] for name in rows[0]}
         with tracing(self.args, rollouts_of(self.args, batch), self._name):
-            update = self._step(columns, self.trained.optimizer, policy_loss_function)
-        return {**self._facts(update, own), "fingerprint": fingerprint(own, columns["advantages"])}
+            update = self._step(columns, self.trained.optimizer, watched_policy_loss)
+        return {**self._facts(update), "fingerprint": fingerprint(own, columns["advantages"])}
 
     def weights(self, version: int) -> Mapping[str, torch.Tensor] | None:
         """Version ``version``: what the weights are now, or what they were when it was asked for before.
@@ -192,9 +185,9 @@ class Actor:
             clock=self._clock,
         )
 
-    def _facts(self, update: Update, own: Sequence[str]) -> dict[str, Any]:
+    def _facts(self, update: Update) -> dict[str, Any]:
         metrics = {**update.metrics, "grad_norm": update.grad_norm, "learning_rate": update.learning_rate}
-        return {"trained": Counted.of(own), "metrics": metrics, "seconds": self._clock.take()}
+        return {"trained": Counted.of(update.rows), "metrics": metrics, "seconds": self._clock.take()}
 
     @contextmanager
     def _weights(self, version: int) -> Iterator[None]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from relax.backends.megatron.build import build_critic
-from relax.backends.megatron.optimizer import Optimizer, OptimizerSettings
+from relax.backends.megatron.optimizer import optimizer_of
 from relax.backends.megatron.scoring import score_values
 from relax.backends.megatron.supervised import value_loss_function
 from relax.backends.megatron.train_step import train_step
@@ -16,8 +15,9 @@ from relax.backends.megatron.trained_model import TrainedModel
 from relax.core.checkpoint import open_checkpoint
 from relax.core.clock import Clock
 from relax.core.registry import CRITIC
+from relax.core.rows import batch_keys, keys_of
 from relax.rollout.columns import SEQUENCE_COLUMNS
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import load_function
 from relax.transport.queue import Queue
 
 
@@ -27,30 +27,27 @@ class Critic:
     def __init__(self, args: Namespace, queue: Queue) -> None:
         self.args, self.queue = args, queue
         model = build_critic(args, load_function(args.task_path)(args))
-        settings = OptimizerSettings(
-            learning_rate=args.lr if args.critic_lr is None else args.critic_lr,
-            warmup_steps=args.lr_warmup_steps,
-            weight_decay=args.weight_decay,
-            clip_grad=args.clip_grad,
-        )
-        self.trained = TrainedModel(model, Optimizer(model, settings))
+        rate = args.lr if args.critic_lr is None else args.critic_lr
+        optimizer = optimizer_of(args, model, learning_rate=rate, warmup_steps=args.lr_warmup_steps)
+        self.trained = TrainedModel(model, optimizer)
         self._clock = Clock()
 
-    def values(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Adds column ``values`` to rows, ``[R_i]``."""
+    def values(self, batch: int, slice: int | None = None) -> dict[str, Any]:
+        """Adds column ``values``, ``[R_i]``, to the rows of an optimizer batch, or of a slice of it."""
+        keys = keys_of(self.args, batch=batch, slice=slice)
         with self._clock("transport"):
-            batch = self.queue.get(keys, SEQUENCE_COLUMNS)
+            columns = self.queue.get(keys, SEQUENCE_COLUMNS)
         with self._clock("values"):
             size = self.args.micro_batch_size
-            values = score_values(self.args, self.trained.model, batch, micro_batch_size=size)
+            values = score_values(self.args, self.trained.model, columns, micro_batch_size=size)
         with self._clock("transport"):
             self.queue.put(keys, {"values": values})
         return {"seconds": self._clock.take()}
 
-    def train(self, batch: int, keys: Sequence[str]) -> dict[str, Any]:
-        """One optimizer step on the returns of the rows ``keys``."""
+    def train(self, batch: int) -> dict[str, Any]:
+        """One optimizer step on the returns of optimizer batch number ``batch``."""
         with self._clock("transport"):
-            columns = self.queue.get(keys, [*SEQUENCE_COLUMNS, "returns"])
+            columns = self.queue.get(batch_keys(self.args, batch), [*SEQUENCE_COLUMNS, "returns"])
         update = train_step(
             self.args,
             self.trained.model,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,15 @@ from relax.core.counts import Counted
 from relax.core.fingerprint import fingerprint
 from relax.core.random_states import OwnRandomStates
 from relax.core.registry import ACTOR, ROLLOUT
-from relax.core.rows import sampled_version, samples_of_rollout, steps_before
+from relax.core.rows import row_keys, sampled_version, samples_of_rollout, steps_before
 from relax.core.trace import tracing
-from relax.rollout.collect import collect, mean_rewards, most_likely
+from relax.rollout.collect import collect, mean_rewards, most_likely, score
 from relax.rollout.columns import rollout_columns
 from relax.rollout.debug_data import write_rollout
 from relax.rollout.metrics import group_label, reward_metrics
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import blamed, load_function
 from relax.tasks.task import FIRST_EVALUATED, FIRST_SAMPLED
+from relax.transport.enqueue import enqueue
 from relax.transport.queue import Queue
 from relax.types import Sample
 
@@ -53,11 +53,9 @@ class Rollout:
         self._before: dict[int, _Place] = {}  # by rollout: where a run that goes on with it has to start
         self._clock = Clock()
 
-    def generate(
-        self, rollout: int, keys: Sequence[str], weights: Mapping[str, torch.Tensor] | None = None
-    ) -> dict[str, Any]:
-        """Puts rollout number ``rollout``, whole prompt groups, under ``keys``; sampled with ``weights``, or with those
-        of the call before.
+    def generate(self, rollout: int, weights: Mapping[str, torch.Tensor] | None = None) -> dict[str, Any]:
+        """Puts rollout number ``rollout``, whole prompt groups; sampled with ``weights``, or with those of the call
+        before.
 
         The function of ``--agentic-custom-advantage-path`` is called with the options and all samples, and writes each
         one's ``custom_advantage``. With a dynamic filter, prompts are drawn until as many groups as a rollout has are
@@ -69,19 +67,20 @@ class Rollout:
         with self._clock("sample"):
             groups, drawn = self._groups(rollout)
         samples = [sample for group in groups for sample in group]
+        keys = row_keys(rollout, [sample.index for sample in samples if sample.index is not None])
         with self._clock("rewards"), self._random.drawn_from(), tracing(self.args, [rollout], ROLLOUT):
             if self.args.agentic_custom_advantage_path is not None:
-                load_function(self.args.agentic_custom_advantage_path)(self.args, samples)
+                with blamed("--agentic-custom-advantage-path", self.args.agentic_custom_advantage_path):
+                    load_function(self.args.agentic_custom_advantage_path)(self.args, samples)
             columns = rollout_columns(self.args, samples)
             metrics = reward_metrics(self.args, drawn)
         with self._clock("transport"):
-            self.queue.put(keys, columns)
-            enqueued = Counted.of(set(self.queue.keys()) & set(keys))
+            enqueued = enqueue(self.queue, keys, columns)
         if self.args.debug_rollout_only and self.args.save_debug_rollout_data:
             labels = [group_label(self.args, group) for group in groups]
             write_rollout(Path(self.args.save_debug_rollout_data), rollout, columns, groups=labels)
         return {
-            "generated": Counted.of(key for key, _ in zip(keys, samples, strict=True)),
+            "generated": Counted.of(keys),
             "enqueued": enqueued,
             "drawn": len(drawn),
             "rewards": mean_rewards([sample for group in drawn for sample in group]),
@@ -97,7 +96,8 @@ class Rollout:
         states = self._random.states  # a reward function may draw: what is sampled later must not notice
         with self._clock("evaluate"):
             problems = range(FIRST_EVALUATED, FIRST_EVALUATED + self.args.eval_problems)
-            samples = most_likely(self.args, self.model, self.task, problems, **self._sampling())
+            samples = most_likely(self.model, self.task, problems, max_new_tokens=self.args.max_new_tokens)
+            self._score(samples)
         self._random.states = states
         return {"rewards": mean_rewards(samples), "seconds": self._clock.take()}
 
@@ -150,7 +150,7 @@ class Rollout:
                 )
             groups = self._draw(rollout, missing)
             drawn += groups
-            with self._random.drawn_from():
+            with self._random.drawn_from(), blamed("--dynamic-sampling-filter-path", path):
                 kept += [group for group in groups if keep(args, group)]
         for number, group in enumerate(kept):
             for place, sample in enumerate(group):
@@ -161,14 +161,12 @@ class Rollout:
     def _draw(self, rollout: int, prompts: int) -> list[list[Sample]]:
         problems = range(self._next_problem, self._next_problem + prompts)
         self._next_problem = problems.stop
-        samples = collect(self.args, self.model, self.task, problems, rollout=rollout, **self._sampling())
+        new = self.args.max_new_tokens
+        samples = collect(self.args, self.model, self.task, problems, rollout=rollout, max_new_tokens=new)
+        self._score(samples)
         size = self.args.n_samples_per_prompt
         return [samples[start : start + size] for start in range(0, len(samples), size)]
 
-    def _sampling(self) -> dict[str, Any]:
-        return {"max_new_tokens": self.args.max_new_tokens, "scoring": self._scoring}
-
-    @contextmanager
-    def _scoring(self) -> Iterator[None]:
+    def _score(self, samples: Sequence[Sample]) -> None:
         with self._clock("rewards"), self._random.drawn_from():
-            yield
+            score(self.args, samples)

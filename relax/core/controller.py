@@ -37,8 +37,10 @@ from relax.core.processes import (
 from relax.core.record import Record
 from relax.core.registry import ADVANTAGES
 from relax.core.resume import RUN, lasting_options, roles_to_load
-from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
+from relax.core.rows import keys_of
+from relax.core.schedule import roles_of, schedule
 from relax.core.trace import seal_trace, start_trace
+from relax.core.units import CONTROLLER, Unit
 from relax.progress.summary import Summary
 from relax.transport.queue import Queue, TransportError
 
@@ -67,8 +69,10 @@ class Controller:
         folder: Path,
         *,
         checkpoint: Checkpoint | None = None,
+        announce: Callable[[str], None] = lambda what: None,
     ) -> None:
-        """``folder`` is the run's own, where its ranks meet."""
+        """``folder`` is the run's own, where its ranks meet; ``announce`` is told when the roles' processes are up."""
+        self._announce = announce
         self.args, self.queue, self.progress, self.folder, self.checkpoint = args, queue, progress, folder, checkpoint
         self.record = Record(args)
         if checkpoint is not None:
@@ -92,6 +96,7 @@ class Controller:
             if checkpoint is not None:
                 self._load(checkpoint)
             self.record.begin()
+            self._announce("the processes are up")
             execute(units, self, timeout=args.call_timeout)
             return self.record.summary()
 
@@ -116,6 +121,8 @@ class Controller:
     def finish(self, unit: Unit, results: list[Any]) -> None:
         """Takes what came of a unit, and forgets weights that nobody needs any more."""
         self.record.take(unit, results)
+        if unit.call == "evaluate":
+            self.progress.step(self.record.evaluation_row(unit))
         if unit.weights is not None:
             self._users[unit.weights] -= 1
             if not self._users[unit.weights]:
@@ -175,8 +182,8 @@ class Controller:
             getattr(self, f"_{unit.call}")(**unit.arguments)
         return {"seconds": clock.take()}
 
-    def _drop(self, keys: Sequence[str]) -> None:
-        self.queue.drop(keys)
+    def _drop(self, **rows: int) -> None:
+        self.queue.drop(keys_of(self.args, **rows))
 
     def _report(self, rollouts: Sequence[int], batches: Sequence[int]) -> None:
         self.progress.step(self.record.row(rollouts, batches))

@@ -6,7 +6,7 @@ LONGEST = 400  # characters of several lines that are still told as one
 
 
 def one_line(error: BaseException) -> str:
-    """What ``error`` says; its first line alone where all of them would be too long.
+    """What ``error`` says, and in brackets its notes; its first line alone where all of them would be too long.
 
     Where Ray passes on what another process raised, what that process raised. Never empty.
     """
@@ -17,7 +17,8 @@ def one_line(error: BaseException) -> str:
     whole = " ".join(lines)
     if len(whole) > LONGEST:
         whole = lines[0]
-    return whole or type(error).__name__
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    return (whole or type(error).__name__) + (f" ({notes})" if notes else "")
 
 
 def kind_and_line(error: BaseException) -> str:

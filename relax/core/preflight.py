@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,33 +11,44 @@ from typing import Any
 
 from relax.core.one_line import kind_and_line, one_line
 from relax.core.registry import ACTOR, ADVANTAGES, SFT_LOSS_TYPE
+from relax.option_ranges import attribute_of, option_of
 
 # What a run imports, by the extra that brings it.
 PACKAGES: Mapping[str, tuple[str, ...]] = {
     "megatron": ("megatron.core",),
     "runtime": ("safetensors", "rich", "tensorboard", "matplotlib", "reasoning_gym"),
-    "ray": ("ray", "ray.serve", "transfer_queue", "tensordict"),
+    "ray": ("ray", "fastapi", "transfer_queue", "tensordict"),  # Ray Serve is nothing without fastapi
 }
 # Sizes that the losses know, and that the model of a run is not cut by.
+CROWDED = 4  # processes that compute, to a core
 WHOLE = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+
+
+PROCESSES = Path("/proc/self/stat")
+"""What Linux has, and what tells whether a process of the run still lives."""
 
 
 class PreflightError(ValueError):
     """The run cannot start here; one line with the remedy."""
 
 
-def preflight(args: Namespace) -> None:
-    """Raises `PreflightError` or `FolderError` for the first thing that this run lacks. Starts and writes nothing."""
+def preflight(args: Namespace) -> list[str]:
+    """Raises `PreflightError`, `FolderError` or `CheckpointError` for the first thing that this run lacks, what is
+    quick to see before what is not; gives what it warns of, a line each. Starts and writes nothing.
+    """
+    _check_system()
     _check_packages()
-    from relax.core.folders import check_folders  # which needs some of them
-
     _check_parallelism(args)
     _check_cpus(args)
-    _check_device(args)
     _check_inputs(args)
-    task = _task(args)
+    _check_beginning(args)
     _check_functions(args)
+    _check_device(args)
+    task = _task(args)
+    from relax.core.folders import check_folders
+
     check_folders(args, task)
+    return _crowded(args)
 
 
 def logical_cpus(args: Namespace) -> int:
@@ -44,11 +56,30 @@ def logical_cpus(args: Namespace) -> int:
 
     They are its roles (each rank of the actor), the queue's controller and storage units; Ray Serve reserves none.
     """
+    return _computing(args) + 1 + args.storage_units
+
+
+def _computing(args: Namespace) -> int:
+    """How many processes of the run compute: its roles, each rank of the actor by itself."""
     from relax.core.schedule import roles_of
 
-    roles = roles_of(args)
-    own = sum(args.data_parallel_size if role == ACTOR else 1 for role in roles if role != ADVANTAGES)
-    return own + 1 + args.storage_units
+    return sum(args.data_parallel_size if role == ACTOR else 1 for role in roles_of(args) if role != ADVANTAGES)
+
+
+def _crowded(args: Namespace) -> list[str]:
+    computing, cores = _computing(args), len(os.sched_getaffinity(0))
+    if computing <= CROWDED * cores:
+        return []
+    return [
+        f"--data-parallel-size {args.data_parallel_size}: {computing} processes are to compute on {cores} "
+        f"core{'s' if cores > 1 else ''}, in turns, each with models of its own in memory; give fewer ranks, or leave "
+        "it so where that is meant"
+    ]
+
+
+def _check_system() -> None:
+    if not PROCESSES.exists():
+        raise PreflightError(f"there is no {PROCESSES} here: a run watches its processes by it; train on Linux")
 
 
 def _check_packages() -> None:
@@ -73,7 +104,7 @@ def _check_parallelism(args: Namespace) -> None:
         size = getattr(args, name)
         if size != 1:
             raise PreflightError(
-                f"--{name.replace('_', '-')} {size}: a run trains with whole models and whole responses; give 1, and "
+                f"{option_of(name)} {size}: a run trains with whole models and whole responses; give 1, and "
                 "--data-parallel-size for more ranks"
             )
 
@@ -115,6 +146,26 @@ def _check_inputs(args: Namespace) -> None:
         )
 
 
+def _check_beginning(args: Namespace) -> None:
+    """Whether the run can begin with the rollout that it would."""
+    from relax.core.checkpoint import step_called
+    from relax.core.resume import goes_on_in_place
+    from relax.rollout.debug_data import require_rollouts
+
+    loaded = None if args.load is None else step_called(Path(args.load))
+    there = args.load is not None and Path(args.load).is_dir()
+    if args.load is not None and not (there and loaded is not None) and not goes_on_in_place(args):
+        what = "it holds no checkpoint" if there else "there is no such folder"
+        raise PreflightError(f"--load {args.load}: {what}; give the folder that --save wrote to")
+    if args.loss_type == SFT_LOSS_TYPE and loaded is not None:
+        raise PreflightError(
+            f"--load {args.load} and --loss-type {args.loss_type}: supervised training is saved at its end, and starts "
+            "from the beginning; drop --load"
+        )
+    if args.debug_train_only:
+        require_rollouts(Path(args.load_debug_rollout_data), range(loaded or 0, args.num_rollout))
+
+
 def _task(args: Namespace) -> Any:
     """The task, whose first prompt leaves room for a response."""
     from relax.rollout.collect import prompt_tokens
@@ -149,16 +200,18 @@ def _check_functions(args: Namespace) -> None:
         "--custom-reward-post-process-path",
         "--agentic-custom-advantage-path",
     ):
-        path = getattr(args, option.removeprefix("--").replace("-", "_"))
+        path = getattr(args, attribute_of(option))
         if path is not None:
             _function(option, path)
 
 
 def _function(option: str, path: str) -> Any:
-    from relax.rollout.post_process import load_function
+    from relax.rollout.own_functions import FunctionPathError, load_function
 
     try:
         return load_function(path)
+    except FunctionPathError as error:
+        raise PreflightError(f"{option} {error}") from error
     except (Exception, SystemExit) as error:  # whatever a module of one's own raises as it is imported
         raise PreflightError(f"{option} {path}: it cannot be imported: {_told(error)}") from error
 

@@ -7,12 +7,16 @@ from collections.abc import Mapping
 Number = float | int
 Row = Mapping[str, Number]
 REWARD = "reward/"
+EVALUATED = "rollouts"
+"""Of the row of an evaluation: the rollouts that were trained on before it."""
+EVALUATION = "evaluation/"
 
 # Name of the metric, or of a family that ends in a slash, and what it is called on the terminal.
-_WATCHED = (
+WATCHED = (
     ("rollout", "rollout"),
     ("step", "step"),
     (REWARD, ""),
+    (EVALUATION, ""),
     ("train/loss", "loss"),
     ("train/ppo_kl", "KL"),
     ("train/kl_loss", "KL to reference"),
@@ -30,7 +34,7 @@ _WATCHED = (
 def watched(row: Row) -> dict[str, Number]:
     """Short name to number, in the order in which they are shown; what the row lacks is left out."""
     found: dict[str, Number] = {}
-    for metric, name in _WATCHED:
+    for metric, name in WATCHED:
         if metric.endswith("/"):
             family = {key: value for key, value in row.items() if key.startswith(metric)}
             found |= {name + key.removeprefix(metric): _counted(key, value) for key, value in family.items()}

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import deque
+from collections.abc import Iterable
 from typing import IO, Any
 
-from relax.progress.numbers import Row, shown, watched
+from relax.progress.numbers import EVALUATED, Row, shown, watched
 
 LATEST = 12  # rows that the table shows at most
 NAMES, NUMBER = 22, 11  # characters that a name and a number take, with the space around them
 
 
 class Terminal:
-    """Writes to ``out``: plain lines, or a live table where it is a terminal. ``total`` is the number of rollouts."""
+    """Writes to ``out``: plain lines, or a live table where it is a terminal. ``total`` is the number of rollouts.
+
+    A terminal that can show nothing in place gets lines that are folded to its width.
+    """
 
     def __init__(self, out: IO[str], total: int) -> None:
         self._out, self._total = out, total
@@ -23,8 +28,11 @@ class Terminal:
     def step(self, row: Row) -> None:
         """Shows one row."""
         found = {name: shown(number) for name, number in watched(row).items()}
-        if self._live is None:
-            self.say("  ".join(f"{name} {text}" for name, text in found.items()))
+        parts = [f"{name} {text}" for name, text in found.items()]
+        if EVALUATED in row:
+            parts[0] = f"evaluation after {row[EVALUATED]} rollouts"  # which says more than the step does
+        if self._live is None or EVALUATED in row:
+            self.say(*parts)
             return
         if self._rows and self._rows[-1].keys() != found.keys():
             self._rows.clear()  # another phase
@@ -32,8 +40,12 @@ class Terminal:
         self._live.start()
         self._live.update(self._table(row), refresh=True)
 
-    def say(self, line: str) -> None:
-        """Writes a line."""
+    def say(self, *parts: str) -> None:
+        """Writes a line of ``parts``, above the table where there is one."""
+        line = _folded(parts, shutil.get_terminal_size().columns) if self._out.isatty() else "  ".join(parts)
+        if self._live is not None:
+            self._live.console.print(line, markup=False, soft_wrap=True)
+            return
         self._out.write(f"{line}\n")
         self._out.flush()
 
@@ -58,6 +70,18 @@ class Terminal:
         for name in others:
             table.add_row(name, *(column[name] for column in columns))
         return table
+
+
+def _folded(parts: Iterable[str], width: int) -> str:
+    """As many of ``parts`` on each line as ``width`` characters hold; what goes on is further in."""
+    first, *others = parts
+    lines = [first]
+    for part in others:
+        if len(lines[-1]) + len(part) + 2 <= width:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(f"  {part}")
+    return "\n".join(lines)
 
 
 def _live(out: IO[str]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,34 +12,40 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from relax.progress.metrics_file import MetricsFile
-from relax.progress.numbers import REWARD, Row
+from relax.progress.metrics_file import MetricsFile, ProgressError, numbered_rows
+from relax.progress.numbers import EVALUATED, REWARD, Row
 from relax.progress.tensorboard import TensorBoard
 from relax.progress.terminal import Terminal
 
-METRICS, SUPERVISED = "metrics.csv", "supervised.csv"
-OPTIONS, FIGURE = "options.json", "rewards.png"
-_BOARDS = "tensorboard"
-
-
-class ProgressError(RuntimeError):
-    """What a run writes down cannot be written; names the file, the reason and the remedy."""
+METRICS, SUPERVISED, EVALUATIONS = "metrics.csv", "supervised.csv", "evaluations.csv"
+NUMBERED = {METRICS: "rollout", SUPERVISED: "supervised_step", EVALUATIONS: EVALUATED}
+"""The CSV files, each with the column by which its rows are numbered."""
+OPTIONS, FIGURE, BOARDS = "options.json", "rewards.png", "tensorboard"
+_BOARDS = {METRICS: "training", SUPERVISED: "supervised", EVALUATIONS: "evaluation"}
 
 
 class Progress:
     """The terminal, and below ``args.log_dir``, where it is given, CSV files, TensorBoard and the figure.
 
     ``first`` is the rollout with which a run goes on from a checkpoint; None for one that starts with its warm-up. Rows
-    are mappings of metric to number, and hold ``rollout``, or ``supervised_step`` in the warm-up. Raises
-    `ProgressError`, but for what is left to do when the run is over: that is said on ``err``.
+    are mappings of metric to number, and hold one of the columns of `NUMBERED`. ``began`` is when the start began, by
+    the monotonic clock. Raises `ProgressError`, but for what is left to do when the run is over: that is said on
+    ``err``.
     """
 
     def __init__(
-        self, args: Namespace, *, first: int | None = None, out: IO[str] | None = None, err: IO[str] | None = None
+        self,
+        args: Namespace,
+        *,
+        first: int | None = None,
+        began: float | None = None,
+        out: IO[str] | None = None,
+        err: IO[str] | None = None,
     ) -> None:
         self._folder = None if args.log_dir is None else Path(args.log_dir)
         self._terminal = Terminal(sys.stdout if out is None else out, args.num_rollout)
         self._err = sys.stderr if err is None else err
+        self._began = time.monotonic() if began is None else began
         self._files: dict[str, tuple[MetricsFile, TensorBoard]] = {}
         self._has_rewards = False
         if self._folder is None:
@@ -46,14 +53,9 @@ class Progress:
         with _written(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / OPTIONS).write_text(json.dumps(vars(args), indent=1, sort_keys=True, default=repr) + "\n")
-            boards = self._folder / _BOARDS
-            self._files = {
-                "rollout": _files(self._folder / METRICS, boards / "training", "rollout", first or 0),
-                # A run that goes on has no warm-up any more.
-                "supervised_step": _files(
-                    self._folder / SUPERVISED, boards / "supervised", "supervised_step", 0 if first is None else None
-                ),
-            }
+            for name, number in NUMBERED.items():
+                kept = name == SUPERVISED and first is not None  # a run that goes on has no warm-up any more
+                self._files[number] = _files(self._folder, name, number, None if kept else first or 0)
 
     def __enter__(self) -> Progress:
         return self
@@ -62,6 +64,10 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.finish()
+
+    def started(self, what: str) -> None:
+        """Says ``what`` is there now, such as ``Ray is up``, and how long it took since the start began."""
+        self._terminal.say(f"{what} after {time.monotonic() - self._began:.1f} s")
 
     def step(self, row: Row) -> None:
         """Shows and keeps one row."""
@@ -89,8 +95,17 @@ class Progress:
             self._err.write(f"relax: warning: {folder / FIGURE} is not drawn: {reason}\n")
 
 
-def _files(path: Path, board: Path, number: str, first: int | None) -> tuple[MetricsFile, TensorBoard]:
-    return MetricsFile(path, number, first=first), TensorBoard(board, number, first=first)
+def check_records(folder: Path) -> None:
+    """Raises `ProgressError` where a run cannot go on with what one has written there."""
+    with _written(folder):
+        for name, number in NUMBERED.items():
+            if (folder / name).exists():
+                numbered_rows(folder / name, number)
+
+
+def _files(folder: Path, name: str, number: str, first: int | None) -> tuple[MetricsFile, TensorBoard]:
+    board = folder / BOARDS / _BOARDS[name]
+    return MetricsFile(folder / name, number, first=first), TensorBoard(board, number, first=first)
 
 
 @contextmanager

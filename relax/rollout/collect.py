@@ -1,16 +1,17 @@
-"""From problems to scored samples: what the rollout role does with a model, and the demonstrations of the SFT role."""
+"""From problems to samples, and to their rewards: what the rollout role does with a model, and the demonstrations of
+the SFT role.
+"""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from relax.core.means import means
 from relax.rollout.generate import Response, generate
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import blamed, load_function
 from relax.rollout.streams import Place
 from relax.tasks.task import Problem, Task
 from relax.types import Sample
@@ -24,33 +25,31 @@ def collect(
     *,
     rollout: int,
     max_new_tokens: int,
-    scoring: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Sample]:
-    """``n_samples_per_prompt`` scored responses to each problem, one prompt group after the other.
+    """``n_samples_per_prompt`` responses to each problem, one prompt group after the other.
 
-    The reward is that of the function at ``args.custom_rm_path``, called with ``args`` and the sample, whose metadata
-    hold ``problem``, ``answer`` and ``response`` (text). A sample depends on the weights, on ``args.seed``, and on the
-    numbers of its rollout, of its problem and of itself among that problem's: on nothing else. Rewards are asked for
-    inside the context that ``scoring`` makes.
+    A sample depends on the weights, on ``args.seed``, and on the numbers of its rollout, of its problem and of itself
+    among that problem's: on nothing else. Its metadata hold ``problem``, ``answer`` and ``response`` (text).
     """
     size = args.n_samples_per_prompt
-    asked = [task.problem(number) for number in problems for _ in range(size)]
+    with blamed("--task-path", args.task_path):
+        asked = [task.problem(number) for number in problems for _ in range(size)]
     places = [Place(args.seed, rollout, problem.number, index % size) for index, problem in enumerate(asked)]
-    return _answered(args, model, task, asked, places, max_new_tokens, scoring, group_size=size)
+    return _answered(model, task, asked, places, max_new_tokens, group_size=size)
 
 
-def most_likely(
-    args: Namespace,
-    model: torch.nn.Module,
-    task: Task,
-    problems: Sequence[int],
-    *,
-    max_new_tokens: int,
-    scoring: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> list[Sample]:
+def most_likely(model: torch.nn.Module, task: Task, problems: Sequence[int], *, max_new_tokens: int) -> list[Sample]:
     """As `collect`, with one response a problem, of the likeliest token each time: no random number is used."""
     asked = [task.problem(number) for number in problems]
-    return _answered(args, model, task, asked, None, max_new_tokens, scoring, group_size=1)
+    return _answered(model, task, asked, None, max_new_tokens, group_size=1)
+
+
+def score(args: Namespace, samples: Sequence[Sample]) -> None:
+    """Gives each sample its reward: that of the function at ``args.custom_rm_path``, called with ``args`` and it."""
+    reward = load_function(args.custom_rm_path)
+    with blamed("--custom-rm-path", args.custom_rm_path):
+        for sample in samples:
+            sample.reward = reward(args, sample)
 
 
 def demonstrations(task: Task, problems: Sequence[int]) -> list[Sample]:
@@ -80,18 +79,15 @@ def mean_rewards(samples: Sequence[Sample]) -> dict[str, float]:
 
 
 def _answered(
-    args: Namespace,
     model: torch.nn.Module,
     task: Task,
     asked: Sequence[Problem],
     places: Sequence[Place] | None,
     max_new_tokens: int,
-    scoring: Callable[[], AbstractContextManager[None]],
     *,
     group_size: int,
 ) -> list[Sample]:
-    """One scored response to each problem, in order."""
-    score = load_function(args.custom_rm_path)
+    """One response to each problem, in order."""
     prompts = [prompt_tokens(task, problem) for problem in asked]
     responses = generate(model, prompts, places, max_new_tokens=max_new_tokens, end_token=task.tokenizer.end)
     samples = []
@@ -99,9 +95,6 @@ def _answered(
         sample = _sample(task, problem, response)
         sample.index, sample.group_index = index, index // group_size
         samples.append(sample)
-    with scoring():
-        for sample in samples:
-            sample.reward = score(args, sample)
     return samples
 
 

@@ -12,18 +12,16 @@ from relax.core.trace import keep
 from relax.rollout.post_process import post_process_rewards
 from relax.types import Sample
 
-SEQUENCE_COLUMNS = ("indices", "tokens", "total_lengths", "response_lengths", "loss_masks")
+SEQUENCE_COLUMNS = ("tokens", "total_lengths", "response_lengths", "loss_masks")
 """What any training needs of a sample."""
 
 
 def sequence_columns(samples: Sequence[Sample]) -> dict[str, list[Any]]:
     """The `SEQUENCE_COLUMNS` of samples.
 
-    ``indices``; ``tokens`` int64 ``[total_i]``; ``total_lengths``, ``response_lengths``; ``loss_masks`` float32
-    ``[R_i]``.
+    ``tokens`` int64 ``[total_i]``; ``total_lengths``, ``response_lengths``; ``loss_masks`` float32 ``[R_i]``.
     """
     return {
-        "indices": [sample.index for sample in samples],
         "tokens": [torch.tensor(sample.tokens, dtype=torch.int64) for sample in samples],
         "total_lengths": [len(sample.tokens) for sample in samples],
         "response_lengths": [sample.response_length for sample in samples],
@@ -48,6 +46,17 @@ def rollout_columns(args: Namespace, samples: Sequence[Sample]) -> dict[str, lis
 def take(columns: Mapping[str, Sequence[Any]], positions: Sequence[int]) -> dict[str, list[Any]]:
     """The entries at ``positions`` of every column, in that order."""
     return {name: [column[position] for position in positions] for name, column in columns.items()}
+
+
+def require_finite(keys: Sequence[str], advantages: Sequence[torch.Tensor]) -> None:
+    """Raises ValueError naming the first row whose advantages ``[R_i]`` are not all finite."""
+    for key, tokens in zip(keys, advantages, strict=True):
+        if not bool(tokens.isfinite().all()):
+            rollout, position = map(int, key.split("/"))
+            raise ValueError(
+                f"rollout {rollout}, row {position}: an advantage is not finite, and nothing was trained on it; look "
+                "at the reward of that sample, at those of its prompt group, and at --kl-coef"
+            )
 
 
 def _mask(sample: Sample) -> torch.Tensor:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from relax.algorithms.reward_inputs import real_numbers
 from relax.algorithms.rewards import REWARD_NORMALIZERS, read_rewards
 from relax.algorithms.spec import get_algorithm
+from relax.rollout.own_functions import blamed, load_function
 from relax.types import Sample
 
 
@@ -22,7 +21,13 @@ def post_process_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[li
     ValueError naming the sample for a reward that is no real number, and for what the algorithm's reward stage refuses.
     """
     if args.custom_reward_post_process_path is not None:
-        return load_function(args.custom_reward_post_process_path)(args, samples)
+        with blamed("--custom-reward-post-process-path", args.custom_reward_post_process_path):
+            return load_function(args.custom_reward_post_process_path)(args, samples)
+    with blamed("--custom-rm-path", args.custom_rm_path, "given"):
+        return _read_and_normalized(args, samples)
+
+
+def _read_and_normalized(args: Namespace, samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
     raw_rewards = read_rewards(args, samples)
     if args.agentic_custom_advantage_path is not None:
         advantages = [sample.custom_advantage for sample in samples]
@@ -31,20 +36,3 @@ def post_process_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[li
     if normalize is not None and args.rewards_normalization:
         return raw_rewards, normalize(args, samples, raw_rewards)
     return raw_rewards, raw_rewards
-
-
-def load_function(path: str) -> Callable[..., Any]:
-    """The function at ``package.module.function`` or ``package.module:function``.
-
-    Raises ValueError that says which part is missing.
-    """
-    module_name, _, name = path.replace(":", ".").rpartition(".")
-    if not module_name or module_name.startswith("."):
-        raise ValueError(f"{path!r} names no function: give it as package.module.function")
-    try:
-        function = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"no function at {path!r}: {error}; give it as package.module.function") from error
-    if not callable(function):
-        raise ValueError(f"{path!r} is {type(function).__name__}, not a function")
-    return function

@@ -43,7 +43,8 @@ class TestValues:
         """Numbers, texts, choices, lists and switches become what the command line would make of them."""
         args = config.parsed(
             "advantage-estimator: gdpo\ngdpo_reward_keys: [correctness, format]\n--gdpo-reward-weights: [1, 0.5]\n"
-            "lr: 5e-4\nkl-loss-type: k3\nnum-rollout: 10\nfully-async: true\ncall-timeout: 20\n"
+            "lr: 5e-4\nkl-loss-type: k3\nuse-kl-loss: true\nkl-loss-coef: 0.1\nnum-rollout: 10\n"
+            "fully-async: true\ncall-timeout: 20\n"
         )
         assert args.advantage_estimator == "gdpo"
         assert args.gdpo_reward_keys == ["correctness", "format"]
@@ -59,9 +60,10 @@ class TestValues:
         assert {**args, "config": None} == vars(parse_args(line))
 
     def test_empty(self, config: Config) -> None:
-        """An empty file, and one of comments, change nothing."""
-        assert vars(parse_args([])) == {**vars(config.parsed("")), "config": None}
-        assert vars(parse_args([])) == {**vars(config.parsed("# nothing\n")), "config": None}
+        """An empty file, and one of comments, change nothing, which is told."""
+        for text in ("", "# nothing\n"):
+            with pytest.warns(UserWarning, match=r"^--config .*run.yaml: it says nothing, and every option is as"):
+                assert vars(parse_args([])) == {**vars(config.parsed(text)), "config": None}
 
     def test_null(self, config: Config, capsys: pytest.CaptureFixture[str]) -> None:
         """Nothing stands for "not given" where that is the default, and is refused elsewhere."""
@@ -94,9 +96,10 @@ class TestCommandLineWins:
 
 REFUSED = {
     "unknown": ("seed: 1\ngama: 0.5\n", "line 2: 'gama' is no option; did you mean gamma?"),
-    "far from all": ("zzzzzz: 1\n", "line 1: 'zzzzzz' is no option; --help lists the options"),
+    "far from all": ("zzzzzz: 1\n", "line 1: 'zzzzzz' is no option (--help lists the options)"),
     "attribute": ("rewards_normalization: false\n", "line 1: 'rewards_normalization' is no option; did you mean"),
     "negative form": ("no-use-tis: true\n", "line 1: 'no-use-tis' is no option; did you mean use-tis?"),
+    "check": ("check: true\n", "line 1: 'check' cannot stand in a configuration"),
     "nested": ("config: a.yaml\n", "line 1: 'config' cannot stand in a configuration"),
     "help": ("help: true\n", "line 1: 'help' cannot stand in a configuration"),
     "twice": ("eps-clip: 0.1\nseed: 1\neps_clip: 0.1\n", "line 3: 'eps_clip' stands on line 1 already"),
@@ -122,11 +125,14 @@ REFUSED = {
     "merge": ("a: &x {seed: 1}\n<<: *x\n", "line 1: 'a' is no option"),
     "key of many": ("[a, b]: 1\n", "line 1: "),
     "tab": ("seed:\t\t- 1\n", "line 1: "),
-    "two documents": ("seed: 1\n---\nseed: 2\n", "no YAML"),
-    "open quote": ('save: "x\n', "no YAML"),
+    "two documents": ("seed: 1\n---\nseed: 2\n", "not YAML"),
+    "open quote": ('save: "x\n', "not YAML"),
+    "open bracket": ("gdpo-reward-keys: [a\nlr: 1\n", "line 2: not YAML: expected ',' or ']', but got ':'; give lines"),
+    "indented": ("seed: 1\n  lr: 1\n", "line 2: not YAML: mapping values are not allowed here; give lines of the form"),
+    "deep": ("lr: " + "[" * 3000, "not YAML: it is nested too deeply"),
     "object": ("save: !!python/object/apply:os.system [ls]\n", "line 1: --save takes text, not a sequence"),
-    "no text": (b"\xff\xfe\x00\xd8", "no YAML"),
-    "control": (b"save: a\x00b\n", "no YAML"),
+    "no text": (b"\xff\xfe\x00\xd8", "not YAML"),
+    "control": (b"save: a\x00b\n", "not YAML"),
 }
 
 
@@ -149,3 +155,7 @@ def test_contradiction_between_file_and_line(config: Config, capsys: pytest.Capt
     config.path.write_text("advantage-estimator: gdpo\ngdpo-reward-keys: [a, b]\n")
     message = refused(["--config", str(config.path), "--normalize-advantages"], capsys)
     assert "--advantage-estimator gdpo and --normalize-advantages (on)" in message
+    config.path.write_text("colocate: false\n")
+    message = refused(["--config", str(config.path)], capsys)
+    assert "--colocate (off) and --fully-async (off): a run is one or the other" in message
+    assert config.parsed("colocate: false\n", "--fully-async").fully_async is True

@@ -21,7 +21,12 @@ LIGHT_MODULES = (
     "relax.option_ranges",
     "relax.refusals",
     "relax.runtime_options",
+    "relax.runtime_refusals",
+    "relax.unread_options",
+    "relax.spelling",
     "relax.core.registry",
+    "relax.core.rows",
+    "relax.rollout.own_functions",
     "relax.train",
 )
 REPORT = f"""
@@ -63,6 +68,20 @@ except SystemExit as end:
     *text, heavy, foreign = done.stdout.splitlines()
     assert (heavy, foreign) == ("[]", "[]")
     assert "--advantage-estimator" in "\n".join(text)
+
+
+@pytest.mark.parametrize("argv", [["--num-rolout", "3"], ["--lr", "-1"], ["--max-staleness", "2"]])
+def test_refused_at_once(argv: list[str]) -> None:
+    """What is wrong with options alone is said without torch."""
+    code = f"""
+from relax.train import main
+try:
+    main({argv})
+except SystemExit as end:
+    assert end.code == 2
+{REPORT}
+"""
+    assert python(code).stdout.splitlines() == ["[]", "[]"]
 
 
 def test_roles_without_torch() -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from relax.algorithms.rewards import group_carries_reward_signal, observe_reward_signal
 from relax.rollout.filters import keep_groups_with_signal
 from relax.rollout.metrics import group_label, reward_metrics
-from relax.rollout.post_process import load_function, post_process_rewards
+from relax.rollout.own_functions import load_function
+from relax.rollout.post_process import post_process_rewards
 from relax.types import Sample
 from verification.cases.arguments import namespace
 

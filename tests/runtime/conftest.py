@@ -19,6 +19,7 @@ WITH_RAY = {
     "test_kills.py",
     "test_real_runs.py",
     "test_controller.py",
+    "test_gdpo_example_runs.py",
     "test_train_command.py",
     "test_train_errors.py",
     "test_train_odd_rewards.py",

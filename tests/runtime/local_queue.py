@@ -12,8 +12,10 @@ from relax.transport.values import from_bytes, to_bytes
 class LocalQueue:
     """Rows in a dictionary, encoded as they are on their way between processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, once: bool = False) -> None:
+        """``once``: a column that a row has already is refused, where else it is replaced."""
         self.rows: dict[str, dict[str, bytes]] = {}
+        self.once = once
 
     def put(self, keys: Sequence[str], columns: Mapping[str, Sequence[Any]]) -> None:
         """Adds columns to rows, which are made where they are not there."""
@@ -24,6 +26,8 @@ class LocalQueue:
                 raise TransportError(f"column {name!r} has {len(column)} values for {len(keys)} rows of the queue")
         for position, key in enumerate(keys):
             for name, column in columns.items():
+                if self.once and name in self.rows.get(key, {}):
+                    raise TransportError(f"column {name!r} of row {key!r} is there already: it is put once")
                 try:
                     encoded = to_bytes(column[position])
                 except TypeError as error:

@@ -26,11 +26,11 @@ def one_rollout(algorithm: str) -> dict[str, Any]:
     own = run.train(samples, rank=data.rank, size=data.size)
     return {
         "rollout": [list(sample.tokens) for sample in samples],
-        "indices": own["indices"],
+        "keys": own["keys"],
         "advantages": [tokens.numpy().tobytes() for tokens in own["advantages"]],
         "metrics": [update.metrics for update in run.updates],
         "norms": [update.grad_norm for update in run.updates],
-        "samples": [update.samples for update in run.updates],
+        "trained": [key for update in run.updates for key in update.rows],
         "bits": run.bits(),
     }
 

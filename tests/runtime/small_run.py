@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from relax.algorithms.spec import get_algorithm
-from relax.backends.megatron.loss import compute_advantages_and_returns, policy_loss_function
+from relax.backends.megatron.loss import compute_advantages_and_returns, watched_policy_loss
 from relax.backends.megatron.model import ModelShape, critic_model, policy_model
 from relax.backends.megatron.optimizer import Optimizer, OptimizerSettings
 from relax.backends.megatron.scoring import score_log_probs, score_values
@@ -19,7 +19,7 @@ from relax.backends.megatron.trained_model import TrainedModel
 from relax.core.checkpoint import commit, open_checkpoint, pending_folder, write_part
 from relax.core.rows import row_keys
 from relax.options import build_parser
-from relax.rollout.collect import collect, demonstrations
+from relax.rollout.collect import collect, demonstrations, score
 from relax.rollout.columns import rollout_columns, sequence_columns, take
 from relax.rollout.mini_batches import mini_batch_plan
 from relax.tasks.sums import Sums
@@ -87,7 +87,10 @@ class SmallRun:
         first = 10**6 + self.rollouts * self.args.rollout_batch_size
         problems = range(first, first + self.args.rollout_batch_size)
         model = self.parts["actor"].model
-        return collect(self.args, model, self.task, problems, rollout=self.rollouts, max_new_tokens=MAX_NEW_TOKENS)
+        new = MAX_NEW_TOKENS
+        samples = collect(self.args, model, self.task, problems, rollout=self.rollouts, max_new_tokens=new)
+        score(self.args, samples)
+        return samples
 
     def train(self, samples: list[Sample], *, rank: int = 0, size: int = 1) -> dict[str, Any]:
         """Every optimizer step of one rollout on this rank's part of it, which is given back with its advantages."""
@@ -103,7 +106,7 @@ class SmallRun:
         columns = {**own, "advantages": rollout_data["advantages"], "returns": rollout_data["returns"]}
         for positions in plan.own_batches:
             batch = take(columns, positions)
-            for name, loss in (("critic", value_loss_function), ("actor", policy_loss_function)):
+            for name, loss in (("critic", value_loss_function), ("actor", watched_policy_loss)):
                 if name in self.parts:
                     part = self.parts[name]
                     update = train_step(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
-from relax.rollout.columns import rollout_columns, sequence_columns, take
+from relax.core.rows import row_keys
+from relax.rollout.columns import require_finite, rollout_columns, sequence_columns, take
 from relax.rollout.mini_batches import mini_batch_plan
 from relax.types import Sample
 from tests.runtime.small_run import arguments
@@ -31,7 +34,7 @@ def test_columns() -> None:
     """Every column has one entry a sample, masks default to ones, and rewards are those of the reward stage."""
     args = arguments("grpo", prompts=2, group=2)
     columns = rollout_columns(args, samples())
-    assert [0, 1, 2, 3] == columns["indices"] == columns["response_lengths"]
+    assert columns["response_lengths"] == [0, 1, 2, 3]
     assert [4, 5, 6, 7] == columns["total_lengths"] == [len(ids) for ids in columns["tokens"]]
     assert [mask.tolist() for mask in columns["loss_masks"]] == [[], [1.0], [1.0, 0.0], [1.0, 1.0, 1.0]]
     assert columns["raw_reward"] == [0.0, 1.0, 2.0, 3.0]
@@ -39,7 +42,7 @@ def test_columns() -> None:
         "rewards"
     ]  # reason: epsilon
     assert torch.equal(torch.full((3,), -0.1), columns["rollout_log_probs"][3])
-    assert {"indices", "tokens", "total_lengths", "response_lengths", "loss_masks"} == sequence_columns([]).keys()
+    assert {"tokens", "total_lengths", "response_lengths", "loss_masks"} == sequence_columns([]).keys()
 
 
 def test_log_probs_that_are_not_there() -> None:
@@ -47,6 +50,18 @@ def test_log_probs_that_are_not_there() -> None:
     some = samples()
     some[1].rollout_log_probs = None
     assert "rollout_log_probs" not in rollout_columns(arguments("grpo", prompts=2, group=2), some)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_advantages_that_are_not_finite(number: float) -> None:
+    """The first row with one is named by its rollout and its place in it; an empty response has none."""
+    advantages = [torch.ones(3), torch.zeros(0), torch.tensor([1.0, number]), torch.tensor([number])]
+    keys = row_keys(7, range(9, 13))
+    require_finite(keys[:2], advantages[:2])
+    with pytest.raises(
+        ValueError, match="rollout 7, row 11: an advantage is not finite, and nothing was trained on it"
+    ):
+        require_finite(keys, advantages)
 
 
 @pytest.mark.parametrize(("batch", "size"), [(16, 1), (8, 1), (8, 2), (4, 4), (16, 2)])

@@ -27,24 +27,24 @@ def test_ranks(pool: RankPool, algorithm: str, size: int) -> None:
         deadline=DEADLINE,
     ).values()
     dealt = {
-        index: advantages
-        for rank in ranks
-        for index, advantages in zip(rank["indices"], rank["advantages"], strict=True)
+        key: advantages for rank in ranks for key, advantages in zip(rank["keys"], rank["advantages"], strict=True)
     }
-    assert sorted(whole["indices"]) == sorted(index for rank in ranks for index in rank["indices"])
+    assert sorted(whole["keys"]) == sorted(key for rank in ranks for key in rank["keys"])
     assert all(norm > 1e-3 for norm in whole["norms"])
     assert len({struct.unpack("f", one[:4]) for one in whole["advantages"] if one}) > 8
     for rank in ranks:
         assert ranks[0]["bits"] == rank["bits"]
         assert whole["rollout"] == rank["rollout"]
-        assert whole["samples"] == rank["samples"]
-    assert dict(zip(whole["indices"], whole["advantages"], strict=True)) == dealt
+        assert rank["keys"] == rank["trained"]
+    assert dict(zip(whole["keys"], whole["advantages"], strict=True)) == dealt
     for expected, found in zip(whole["metrics"], ranks[0]["metrics"], strict=True):
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)  # reason: float32 sums in parts, over two steps
     assert ranks[0]["norms"] == pytest.approx(whole["norms"], rel=1e-3)  # reason: as above
     distance = (flattened(whole["bits"]) - flattened(ranks[0]["bits"])).abs()
     # reason: Adam's first steps are signs of gradients, which a rounding turns where the gradient is next to 0
     assert float((distance > 1e-4).double().mean()) < 1e-2
+    # reason: a step moves a weight by its rate of 1e-3, hardly more, and two steps' signs may both have turned
+    assert float(distance.max()) < 5e-3
 
 
 def test_repeatable(pool: RankPool) -> None:

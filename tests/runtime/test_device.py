@@ -22,7 +22,7 @@ from relax.backends.megatron.scoring import score_log_probs, score_values
 from relax.backends.megatron.supervised import supervised_loss_function, value_loss_function
 from relax.backends.megatron.train_step import train_step
 from relax.backends.megatron.weights import load_weights, weights_of
-from relax.rollout.collect import collect
+from relax.rollout.collect import collect, score
 from relax.rollout.columns import rollout_columns
 from relax.tasks.sums import Sums
 from tests.runtime.qwen3_folder import qwen3_folder
@@ -67,6 +67,7 @@ def trained(args: Namespace, move: Callable[[torch.nn.Module], torch.nn.Module])
     """One rollout, scored, and two steps of each loss on it; state goes out and comes back in between."""
     policy, critic = move(build_policy(args, TASK)), move(build_critic(args, TASK))
     samples = collect(args, policy, TASK, range(2), rollout=0, max_new_tokens=6)
+    score(args, samples)
     columns: dict[str, Any] = rollout_columns(args, samples)
     columns["log_probs"] = columns["ref_log_probs"] = score_log_probs(args, policy, columns, micro_batch_size=3)
     columns["values"] = score_values(args, critic, columns, micro_batch_size=3)

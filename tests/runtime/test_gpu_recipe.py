@@ -13,7 +13,7 @@ from relax.arguments import parse_args
 from relax.backends.megatron.build import build_policy
 from relax.backends.megatron.qwen3_shape import Qwen3Shape
 from relax.backends.megatron.weights import weights_of
-from relax.rollout.post_process import load_function
+from relax.rollout.own_functions import load_function
 from relax.tasks.gsm8k import gsm8k_task
 from relax.tasks.text_tokenizer import TextTokenizer
 from relax.types import Sample

@@ -15,6 +15,13 @@ class Wrapped(Exception):
         self.cause = cause
 
 
+def noted(error: BaseException, *notes: str) -> BaseException:
+    """``error`` with notes."""
+    for note in notes:
+        error.add_note(note)
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -23,6 +30,7 @@ class Wrapped(Exception):
         (RuntimeError("what happened\n" + "frame\n" * LONGEST), "what happened"),
         (AssertionError(), "AssertionError"),
         (Wrapped(OSError("the disk")), "the disk"),
+        (noted(KeyError("a"), "where", "remedy"), "'a' (where; remedy)"),
     ],
 )
 def test_one_line(error: BaseException, said: str) -> None:

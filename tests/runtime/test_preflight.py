@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from relax.arguments import parse_args
+from relax.core import preflight as preflight_module
+from relax.core.checkpoint import commit, pending_folder
 from relax.core.preflight import PACKAGES, logical_cpus, preflight
 
 REWARDS = ["--custom-rm-path", "relax.tasks.sums:sum_rewards", "--reward-key", "total"]
@@ -28,7 +30,7 @@ def test_nothing_to_object(tmp_path: Path) -> None:
     """A run that lacks nothing passes, and nothing is written."""
     folders = ["--save", tmp_path / "a" / "b", "--log-dir", tmp_path / "c", "--trace-folder", tmp_path / "d"]
     preflight(options(*map(str, folders), "--trace-rollout", "0"))
-    preflight(options("--loss-type", "sft_loss", rewards=False))
+    preflight(options("--loss-type", "sft_loss", "--sft-steps", "1", rewards=False))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -45,16 +47,22 @@ def test_nothing_to_object(tmp_path: Path) -> None:
             ["--debug-train-only", "--load-debug-rollout-data", "nowhere"],
             "--load-debug-rollout-data nowhere: there is no such folder",
         ),
-        (["--task-path", "nowhere:task"], "--task-path nowhere:task: it cannot be imported: no function at"),
-        (["--task-path", "relax.tasks.sums:nothing"], "--task-path relax.tasks.sums:nothing: it cannot be imported"),
+        (["--task-path", "nowhere:task"], "--task-path nowhere:task: there is no module 'nowhere' here"),
+        (["--task-path", "relax.tasks.sums:nothing"], "the module relax.tasks.sums has no function 'nothing'"),
         (
             ["--task-path", "tests.runtime.test_preflight:broken_task"],
             "--task-path tests.runtime.test_preflight:broken_task: the task cannot be made: RuntimeError: no problems",
         ),
         (["--max-length", "16"], "--max-length 16: the first prompt of relax.tasks.sums:sums_task has 8 tokens"),
-        (["--custom-rm-path", "my.rewards:score"], "--custom-rm-path my.rewards:score: it cannot be imported"),
-        (["--dynamic-sampling-filter-path", "my:keep"], "--dynamic-sampling-filter-path my:keep: it cannot be"),
-        (["--custom-reward-post-process-path", "os:sep"], "--custom-reward-post-process-path os:sep: it cannot be"),
+        (["--custom-rm-path", "my.rewards:score"], "--custom-rm-path my.rewards:score: there is no module"),
+        (["--dynamic-sampling-filter-path", "my:keep"], "--dynamic-sampling-filter-path my:keep: there is no module"),
+        (
+            ["--custom-reward-post-process-path", "os:sep"],
+            "--custom-reward-post-process-path os:sep: 'sep' is str, not",
+        ),
+        (["--load", "nowhere"], "--load nowhere: there is no such folder; give the folder that --save wrote to"),
+        (["--load", "nowhere/step-00000004"], "--load nowhere/step-00000004: there is no such folder"),
+        (["--load", "tests"], "--load tests: it holds no checkpoint; give the folder that --save wrote to"),
     ],
 )
 def test_refused(argv: list[str], words: str) -> None:
@@ -64,6 +72,36 @@ def test_refused(argv: list[str], words: str) -> None:
     message = str(refusal.value)
     assert words in message
     assert "\n" not in message
+
+
+def test_rollouts_that_were_not_kept(tmp_path: Path) -> None:
+    """Training alone needs every rollout that it is to train on, and of these no earlier ones."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "rollout-00000001.json").touch()
+    alone = ["--debug-train-only", "--load-debug-rollout-data", str(data), "--num-rollout"]
+    with pytest.raises(ValueError, match="data holds no rollout 0: give --load-debug-rollout-data the folder"):
+        preflight(options(*alone, "2"))
+    commit(pending_folder(tmp_path, 1), 1)
+    preflight(options(*alone, "2", "--load", str(tmp_path)))
+    with pytest.raises(ValueError, match=r"data holds no rollout 2: .* --num-rollout no more than it holds"):
+        preflight(options(*alone, "3", "--load", str(tmp_path)))
+
+
+def test_supervised_training_goes_on_from_nothing(tmp_path: Path) -> None:
+    """A supervised run whose checkpoint is there is over; one that was killed before starts again."""
+    supervised = ["--loss-type", "sft_loss", "--sft-steps", "1", "--save", str(tmp_path), "--load", str(tmp_path)]
+    preflight(options(*supervised))
+    commit(pending_folder(tmp_path, 0), 0)
+    with pytest.raises(ValueError, match="--loss-type sft_loss: supervised training is saved at its end, and starts"):
+        preflight(options(*supervised))
+
+
+def test_no_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system without what tells living processes from dead ones is told, before anything is taken for dead."""
+    monkeypatch.setattr(preflight_module, "PROCESSES", Path("/no/proc/self/stat"))
+    with pytest.raises(ValueError, match=r"^there is no /no/proc/self/stat here: .*; train on Linux$"):
+        preflight(options())
 
 
 def test_no_reward_function() -> None:
@@ -94,6 +132,28 @@ def test_no_gpu() -> None:
     """A GPU that is not there is told."""
     with pytest.raises(ValueError, match="--device cuda: torch finds no GPU here; give --device cpu"):
         preflight(options("--device", "cuda"))
+
+
+@pytest.mark.parametrize(
+    ("cores", "more", "said"),
+    [
+        (2, ["--data-parallel-size", "2"], None),
+        (2, ["--advantage-estimator", "ppo", "--fully-async", "--sft-steps", "1"], None),
+        (
+            2,
+            ["--data-parallel-size", "64"],
+            "--data-parallel-size 64: 65 processes are to compute on 2 cores, in turns",
+        ),
+        (1, ["--data-parallel-size", "4"], "--data-parallel-size 4: 5 processes are to compute on 1 core, in turns"),
+        (17, ["--data-parallel-size", "64"], None),
+    ],
+)
+def test_crowded(cores: int, more: list[str], said: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than four processes that compute to a core are warned of, in one line."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(cores)))
+    warned = preflight(options(*more))
+    assert len(warned) == (said is not None)
+    assert all(line.startswith(str(said)) for line in warned)
 
 
 class TestLogicalCpus:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 from relax.algorithms.spec import list_algorithm_names
 from relax.core.checkpoint import checkpoints, open_checkpoint
+from relax.core.trace import INDEX
 from relax.transport.queue import Queue
 from tests.runtime.in_process import InProcess, tiny
 from tests.runtime.real_run import Rows, real_run
+from verification.cli import main
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -57,6 +60,12 @@ RUNS = {
     "reinforce_plus_plus_baseline": HYBRID,
     "rloo": COLOCATED,
 }
+
+TRACED = {
+    ("--data-parallel-size", "2"): {"rollout", "actor-0", "actor-1"},
+    ASYNCHRONOUS: {"rollout", "advantages", "actor-0"},
+}
+"""By the mode of a run, the processes that keep the calls of a rollout."""
 
 
 @pytest.mark.parametrize("algorithm", list_algorithm_names())
@@ -121,6 +130,23 @@ def test_same_advantages(queue: Queue) -> None:
     ]
     assert len({number for rollout in found[0].values() for number in rollout.values()}) == 6
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(("mode", "parts"), TRACED.items())
+def test_traced(
+    tmp_path: Path, queue: Queue, capsys: pytest.CaptureFixture[str], mode: tuple[str, ...], parts: set[str]
+) -> None:
+    """What several processes, the replica of the service among them, wrote of one rollout is replayed to the bit."""
+    folder = tmp_path / "trace"
+    traced = ("--num-rollout", "3", "--trace-rollout", "1", "--trace-folder", str(folder))
+    real_run(tiny("gdpo", *mode, *traced), queue)
+    calls = [path.name.split(".") for path in folder.glob("*.json") if path.name != INDEX]
+    assert parts == {part for part, *_ in calls}
+    assert main(["replay", str(folder), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["verdict"], report["differences"]) == ("VERDICT equivalent", [])
+    compared = {row["against"]: row["comparisons"] for row in report["judges"] if "." in row["against"]}
+    assert compared == {"reward.normalize": 16, "advantage.estimate": 16}  # each sample of the rollout, on its way
 
 
 def test_rollout_and_training_apart(tmp_path: Path, queue: Queue) -> None:

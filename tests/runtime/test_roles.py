@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from argparse import Namespace
+
 import pytest
 import torch
 
 from relax.algorithms.spec import list_algorithm_names
+from relax.backends.megatron import train_step
 from relax.backends.megatron.weights import weights_of
 from relax.components.actor import Actor
+from relax.core.counts import Counted
 from relax.core.rows import batch_keys
+from relax.transport.queue import TransportError
+from relax.types import Sample
 from tests.runtime.in_process import InProcess, reference, tiny
 from tests.runtime.local_queue import LocalQueue
 
@@ -87,6 +94,40 @@ def test_ranks_share_a_batch() -> None:
     batch = batch_keys(args, 1)
     assert batch == [key for actor in actors for key in actor._own(batch)]
     assert len(actors[0]._own(batch)) == 4
+
+
+def not_finite(args: Namespace, samples: list[Sample]) -> None:
+    """Advantages of one's own, one of which is none."""
+    for sample in samples:
+        sample.custom_advantage = math.nan if sample.index == 11 else float(sample.response_length)
+
+
+@pytest.mark.parametrize("mode", [(), ("--fully-async",)])
+def test_advantages_that_are_not_finite(mode: tuple[str, ...]) -> None:
+    """On both paths the run ends before anything is trained on them, with the rollout and the row."""
+    own = ("--agentic-custom-advantage-path", "tests.runtime.test_roles:not_finite")
+    run = InProcess(tiny("grpo", *own, *mode))
+    before = run.bits()
+    with pytest.raises(ValueError, match="rollout 0, row 11: an advantage is not finite"):
+        run.run(until="train on batch 1")
+    assert (before == run.bits()) == (mode == ())
+
+
+def test_samples_that_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples count as trained where their loss is computed: a step that leaves some out is seen."""
+    run = InProcess(tiny("gdpo")).run(until="train on batch 0")
+    slices = train_step.micro_batches
+    monkeypatch.setattr(train_step, "micro_batches", lambda batch, size: list(slices(batch, 2))[1:])
+    run.run(since="train on batch 0", until="train on batch 1")
+    (facts,) = run.of("train on batch 0")
+    assert Counted.of(batch_keys(run.args, 0)[2:]) == facts["trained"]
+
+
+def test_a_column_comes_once() -> None:
+    """In the runs of these tests what is written into a row twice is seen: here the critic's values."""
+    run = InProcess(tiny("ppo")).run(until="prepare batch 0")
+    with pytest.raises(TransportError, match="column 'values' of row '000000/000000' is there already"):
+        run.roles["critic"].values(batch=0, slice=0)
 
 
 def test_weights_that_were_not_kept() -> None:

@@ -9,8 +9,11 @@ import torch
 
 from relax.components.rollout import MOST_DRAWN, Rollout
 from relax.core.counts import Counted
+from relax.core.fingerprint import fingerprint
 from relax.core.rows import rollout_keys
+from relax.rollout.collect import prompt_tokens
 from relax.rollout.columns import SEQUENCE_COLUMNS
+from relax.transport.queue import TransportError
 from relax.types import Sample
 from tests.runtime.in_process import tiny
 from tests.runtime.local_queue import LocalQueue
@@ -46,10 +49,9 @@ def test_rows() -> None:
     """Every sample is a row with all columns, in the order of its groups; the counts say so."""
     role, queue = made()
     keys = rollout_keys(role.args, 3)
-    facts = role.generate(3, keys)
+    facts = role.generate(3)
     assert keys == queue.keys()
     columns = queue.get(keys, [*SEQUENCE_COLUMNS, "rewards", "raw_reward", "rollout_log_probs"])
-    assert list(range(16)) == columns["indices"]
     assert facts["generated"] == facts["enqueued"] == Counted.of(keys)
     assert facts["drawn"] == 4
     assert len({tuple(tokens.tolist()) for tokens in columns["tokens"]}) > 8
@@ -57,41 +59,67 @@ def test_rows() -> None:
         lengths = columns["response_lengths"][position], len(columns["rollout_log_probs"][position])
         assert lengths[0] == lengths[1] == len(columns["loss_masks"][position])
     for start in range(0, 16, 4):
-        assert sum(columns["rewards"][start : start + 4]) == pytest.approx(0.0, abs=1e-5)  # reason: four float32
+        rewards = columns["rewards"][start : start + 4]
+        assert sum(rewards) == pytest.approx(0.0, abs=1e-5)  # reason: four float32
+        assert max(rewards) > 0.5 > -0.5 > min(rewards)  # a group's scores have a standard deviation of one
         prompts = {tuple(tokens[:5].tolist()) for tokens in columns["tokens"][start : start + 4]}
         assert len(prompts) == 1
+
+
+def test_a_rollout_comes_once() -> None:
+    """One that is put a second time is refused by the first of its rows, and what is there stays."""
+    role, queue = made()
+    facts = role.generate(0)
+    held = queue.get(rollout_keys(role.args, 0), ["tokens"])["tokens"]
+    with pytest.raises(TransportError, match="row '000000/000000' is in the queue already: a sample is put once"):
+        role.generate(0)
+    assert facts["fingerprint"] == fingerprint(rollout_keys(role.args, 0), held)
+
+
+def test_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples count as generated where they are sampled: one that comes twice in another's place is seen."""
+    role, queue = made()
+    sampled = role._groups
+
+    def one_twice(rollout: int) -> tuple[list[list[Sample]], list[list[Sample]]]:
+        groups, drawn = sampled(rollout)
+        groups[1][2].index = groups[0][0].index
+        return groups, drawn
+
+    monkeypatch.setattr(role, "_groups", one_twice)
+    with pytest.raises(TransportError, match="named twice"):
+        role.generate(0)
+    assert queue.keys() == []
 
 
 def test_a_filter_draws_on() -> None:
     """Prompts are drawn until a whole rollout is kept; kept groups are numbered anew, and no problem comes twice."""
     role, queue = made("--dynamic-sampling-filter-path", f"{HERE}:odd_problems")
-    drawn, prompts = [], []
+    drawn: list[int] = []
+    prompts: list[torch.Tensor] = []
     for rollout in range(2):
         keys = rollout_keys(role.args, rollout)
-        drawn.append(role.generate(rollout, keys)["drawn"])
-        columns = queue.get(keys, ["indices", "tokens"])
-        assert list(range(16)) == columns["indices"]
-        prompts += [tuple(tokens[:5].tolist()) for tokens in columns["tokens"][::4]]
+        drawn.append(role.generate(rollout)["drawn"])
+        prompts += queue.get(keys, ["tokens"])["tokens"][::4]
     assert all(count > 4 for count in drawn)
     assert role._next_problem == 10**6 + sum(drawn)
-    odd = [role.task.problem(number).question for number in range(10**6 + 1, role._next_problem, 2)]
-    asked = [role.task.tokenizer.decode(tokens) for tokens in prompts]
-    assert all(question.startswith(text.rstrip("= ")) for question, text in zip(odd, asked, strict=False))
-    assert len(asked) == 8
+    odd = [prompt_tokens(role.task, role.task.problem(number)) for number in range(10**6 + 1, role._next_problem, 2)]
+    asked = [tokens[: len(prompt)].tolist() for tokens, prompt in zip(prompts, odd[:8], strict=True)]
+    assert odd[:8] == asked
 
 
 def test_a_filter_that_keeps_nothing() -> None:
     """It is said after a bounded number of prompts, with how many were drawn and what to do."""
     role, _ = made("--dynamic-sampling-filter-path", f"{HERE}:nothing")
     with pytest.raises(ValueError, match=rf"rollout 0: of {4 * MOST_DRAWN} prompts drawn, .*nothing kept 0, and 4"):
-        role.generate(0, rollout_keys(role.args, 0))
+        role.generate(0)
 
 
 def test_advantages_of_ones_own() -> None:
     """The function of --agentic-custom-advantage-path sees all samples, and its numbers are what training sees."""
     role, queue = made("--agentic-custom-advantage-path", f"{HERE}:by_length")
     keys = rollout_keys(role.args, 0)
-    role.generate(0, keys)
+    role.generate(0)
     columns = queue.get(keys, ["rewards", "response_lengths", "raw_reward"])
     assert [float(length) for length in columns["response_lengths"]] == columns["rewards"]
     assert columns["raw_reward"] != columns["rewards"]
@@ -102,9 +130,8 @@ def test_weights_are_taken() -> None:
     one, _ = made()
     other, _ = made()
     weights = {name: tensor.detach() * 3 for name, tensor in one.model.named_parameters()}
-    keys = [rollout_keys(one.args, rollout) for rollout in range(2)]
-    found = [one.generate(0, keys[0], weights)["fingerprint"], one.generate(1, keys[1])["fingerprint"]]
-    plain = [other.generate(0, keys[0])["fingerprint"], other.generate(1, keys[1])["fingerprint"]]
+    found = [one.generate(0, weights)["fingerprint"], one.generate(1)["fingerprint"]]
+    plain = [other.generate(0)["fingerprint"], other.generate(1)["fingerprint"]]
     assert all(a != b for a, b in zip(found, plain, strict=True))
     assert all(torch.equal(weights[name], tensor) for name, tensor in one.model.named_parameters())
 
@@ -117,5 +144,4 @@ def test_evaluation() -> None:
     assert {"correctness", "format", "length", "total"} == first["rewards"].keys()
     assert queue.keys() == []
     untouched, _ = made()
-    keys = rollout_keys(role.args, 0)
-    assert untouched.generate(0, keys)["fingerprint"] == role.generate(0, keys)["fingerprint"]
+    assert untouched.generate(0)["fingerprint"] == role.generate(0)["fingerprint"]

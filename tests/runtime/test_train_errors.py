@@ -51,7 +51,7 @@ def train(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
     def call(run: Run, *options: str) -> tuple[int, str, str]:
         class Controller:
-            def __init__(self, args: Namespace, queue: Any, progress: Any, folder: Any, *, checkpoint: Any) -> None:
+            def __init__(self, args: Namespace, queue: Any, progress: Any, folder: Any, **more: Any) -> None:
                 self.run = lambda: run(args, progress) or Finished()
 
         monkeypatch.setattr(controller, "Controller", Controller)
@@ -93,7 +93,8 @@ def test_done(train: Callable[..., tuple[int, str, str]]) -> None:
     """What a person sees first is that something is being started, and how much of it."""
     status, out, err = train(reported)
     assert (status, err) == (0, "")
-    assert out == "starting Ray and 5 processes\nrollout 0  step 1  format 0.5000\ndone\n"
+    told = re.sub(r"after \d\.\d s", "after 0.0 s", out).splitlines()
+    assert told == ["starting Ray and 5 processes", "Ray is up after 0.0 s", "rollout 0  step 1  format 0.5000", "done"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from argparse import Namespace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,35 +35,38 @@ class Example:
 
     def __init__(self, args: Namespace) -> None:
         from relax.backends.megatron.build import build_policy
-        from relax.backends.megatron.optimizer import Optimizer, OptimizerSettings
+        from relax.backends.megatron.optimizer import optimizer_of
         from relax.backends.megatron.supervised import supervised_loss_function
         from relax.backends.megatron.train_step import train_step
         from relax.rollout.collect import demonstrations
         from relax.rollout.columns import sequence_columns
-        from relax.rollout.post_process import load_function
+        from relax.rollout.own_functions import load_function
 
         self.args = args
         self.task = load_function(args.task_path)(args)
         self.model = build_policy(args, self.task)
-        settings = partial(OptimizerSettings, weight_decay=args.weight_decay, clip_grad=args.clip_grad)
-        supervised = Optimizer(self.model, settings(args.sft_lr, warmup_steps=args.sft_lr_warmup_steps))
+        warmup = args.sft_lr_warmup_steps
+        supervised = optimizer_of(args, self.model, learning_rate=args.sft_lr, warmup_steps=warmup)
         size, micro = args.sft_batch_size, args.micro_batch_size
         for step in range(args.sft_steps):
             columns = sequence_columns(demonstrations(self.task, range(step * size, (step + 1) * size)))
             train_step(args, self.model, supervised, columns, supervised_loss_function, micro_batch_size=micro)
-        self._optimizer = Optimizer(self.model, settings(args.lr, warmup_steps=args.lr_warmup_steps))
+        warmup = args.lr_warmup_steps
+        self._optimizer = optimizer_of(args, self.model, learning_rate=args.lr, warmup_steps=warmup)
         self._rollouts = 0
 
     def sample(self) -> list[Sample]:
         """The scored samples of the next rollout."""
-        from relax.rollout.collect import collect
+        from relax.rollout.collect import collect, score
         from relax.tasks.task import FIRST_SAMPLED
 
         first, number = FIRST_SAMPLED + self._rollouts * self.args.rollout_batch_size, self._rollouts
         self._rollouts += 1
         problems = range(first, first + self.args.rollout_batch_size)
         new = self.args.max_new_tokens
-        return collect(self.args, self.model, self.task, problems, rollout=number, max_new_tokens=new)
+        samples = collect(self.args, self.model, self.task, problems, rollout=number, max_new_tokens=new)
+        score(self.args, samples)
+        return samples
 
     def log_probs(self, columns: dict[str, list[Any]]) -> list[Any]:
         """The model's of a rollout's responses."""

@@ -23,6 +23,7 @@ __all__ = [
     "get_values",
     "log_probs_and_entropy",
     "policy_loss_function",
+    "watched_policy_loss",
 ]
 
 
@@ -80,6 +81,19 @@ def policy_loss_function(
     if not log_probs:
         loss = loss + logits[..., :0].sum()
     return loss, {name: value.detach().float() for name, value in {"loss": loss, **reduced}.items()}
+
+
+def watched_policy_loss(
+    args: Namespace, batch: Mapping[str, Any], logits: torch.Tensor
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """As `policy_loss_function` of whole responses, with what people watch of the advantages among the metrics:
+    ``advantage`` and ``advantage_abs``, reduced alike.
+    """
+    loss, metrics = policy_loss_function(args, batch, logits)
+    advantages = batch["advantages"]
+    for name, values in (("advantage", advantages), ("advantage_abs", [tokens.abs() for tokens in advantages])):
+        metrics[name] = reduce_loss(args, values=values, loss_masks=batch["loss_masks"])
+    return loss, metrics
 
 
 def _kl(args: Namespace, log_probs: list[torch.Tensor], ref_log_probs: list[torch.Tensor] | None) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -93,6 +94,12 @@ class Optimizer:
         for name, parameter in self.parameters.items() if steps else ():
             moments = {moment: state[f"{moment}/{name}"].detach().to(parameter.device, copy=True) for moment in MOMENTS}
             self._adam.state[parameter] = {"step": torch.tensor(float(steps)), **moments}
+
+
+def optimizer_of(args: Namespace, model: torch.nn.Module, *, learning_rate: float, warmup_steps: int) -> Optimizer:
+    """That of a role's model, with the settings that all roles share."""
+    settings = OptimizerSettings(learning_rate, warmup_steps, weight_decay=args.weight_decay, clip_grad=args.clip_grad)
+    return Optimizer(model, settings)
 
 
 def require_same_tensors(what: str, given: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> None:

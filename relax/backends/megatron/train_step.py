@@ -20,7 +20,7 @@ LossFunction = Callable[[Namespace, Mapping[str, Any], torch.Tensor], tuple[torc
 """Of options, columns and the model's output: a loss summed over samples (or tokens), and metrics summed alike."""
 
 
-SAMPLES, TOKENS = "samples", "tokens"
+SAMPLES, TOKENS = "samples", "tokens"  # of the sums over ranks, beside the metrics
 
 
 class NonFiniteGradient(RuntimeError):
@@ -29,16 +29,15 @@ class NonFiniteGradient(RuntimeError):
 
 @dataclass(frozen=True)
 class Update:
-    """What one optimizer step did, the same on every rank."""
+    """What one optimizer step did; but for ``rows`` the same on every rank."""
 
     metrics: dict[str, float]
     """Means over the optimizer batch: of its samples, or of its tokens with ``calculate_per_token_loss``."""
     grad_norm: float
     """Before clipping."""
     learning_rate: float
-    samples: int
-    tokens: int
-    """Those that the loss masks let through."""
+    rows: tuple[str, ...] = ()
+    """The keys of this rank's samples whose loss was computed, where the batch names them."""
 
 
 def train_step(
@@ -54,16 +53,16 @@ def train_step(
     """Trains on this rank's samples of one optimizer batch.
 
     ``batch`` holds columns of one entry a sample: ``tokens``, ``total_lengths``, ``response_lengths``, ``loss_masks``,
-    and what ``loss_function`` reads. The loss is the mean over all ranks' samples, or over their
-    unmasked tokens. Micro-batches of ``micro_batch_size`` samples bound the memory; their gradients, and then those of
-    the ranks, are added in order. Raises, on every rank alike and with all weights unchanged, `NonFiniteGradient`
-    naming the parameter, ValueError for a rank without a sample, and whatever else went wrong on any rank. ``clock``
-    counts the seconds of ``loss``, its gradients included, of the ``ranks`` waiting for one another, and of the
-    ``optimizer``.
+    what ``loss_function`` reads, and ``keys`` where the rows are to be told. The loss is the mean over all ranks'
+    samples, or over their unmasked tokens. Micro-batches of ``micro_batch_size`` samples bound the memory; their
+    gradients, and then those of the ranks, are added in order. Raises, on every rank alike and with all weights
+    unchanged, `NonFiniteGradient` naming the parameter, ValueError for a rank without a sample, and whatever else went
+    wrong on any rank. ``clock`` counts the seconds of ``loss``, its gradients included, of the ``ranks`` waiting for
+    one another, and of the ``optimizer``.
     """
     ranks, clock = parallel(), clock or Clock()
     with failing_together(ranks.stage), clock("loss"):
-        gradient, sums = _of_this_rank(args, model, optimizer, batch, loss_function, micro_batch_size)
+        gradient, sums, rows = _of_this_rank(args, model, optimizer, batch, loss_function, micro_batch_size)
     with clock("ranks"):
         added = in_rank_order(ranks.data, torch.stack(list(sums.values()))).tolist()
         gradient = in_rank_order(ranks.data, gradient)
@@ -80,7 +79,7 @@ def train_step(
     rate = optimizer.learning_rate
     with clock("optimizer"):
         optimizer.step(gradient, norm)
-    return Update(metrics, norm, rate, samples, tokens)
+    return Update(metrics, norm, rate, tuple(rows))
 
 
 def in_rank_order(ranks: Collective, tensor: torch.Tensor) -> torch.Tensor:
@@ -105,21 +104,23 @@ def _of_this_rank(
     batch: Mapping[str, Sequence[Any]],
     loss_function: LossFunction,
     micro_batch_size: int,
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """The gradient ``[P]``, and metrics and counts in float64, each summed over this rank's samples."""
+) -> tuple[torch.Tensor, dict[str, torch.Tensor], list[str]]:
+    """The gradient ``[P]``, metrics and counts in float64, each summed over this rank's samples, and their keys."""
     if not batch["tokens"]:
         raise ValueError("this rank has no sample of the optimizer batch: give each data-parallel rank one or more")
     parameters = list(optimizer.parameters.values())
     gradient = torch.zeros(sum(one.numel() for one in parameters), device=parameters[0].device)
     counts = {SAMPLES: len(batch["tokens"]), TOKENS: sum(float(mask.sum()) for mask in batch["loss_masks"])}
     sums = {name: torch.tensor(count, dtype=torch.float64) for name, count in counts.items()}
+    rows: list[str] = []
     for columns in micro_batches(batch, micro_batch_size):
         there = {name: _moved(column, gradient.device) for name, column in columns.items()}
         loss, metrics = loss_function(args, there, output_of(args, model, there))
         gradient += torch.cat([part.flatten() for part in torch.autograd.grad(loss, parameters)])
         for name, value in metrics.items():
             sums[name] = value.cpu().double() + sums.get(name, 0.0)
-    return gradient, sums
+        rows += columns.get("keys", ())
+    return gradient, sums, rows
 
 
 def _moved(column: Sequence[Any], device: torch.device) -> list[Any]:
