@@ -84,14 +84,14 @@ def _checked(args: Namespace) -> Checkpoint | None:
 def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     """The whole run: nothing that it started outlives this call."""
     from relax.core.checkpoint import without_unfinished
-    from relax.core.cluster import cluster
+    from relax.core.cluster import DEADLINE, cluster
     from relax.core.controller import Controller
     from relax.core.guard import guarded
     from relax.core.preflight import logical_cpus
     from relax.progress import Progress
     from relax.transport.queue import start_queue
 
-    needed, deadline = logical_cpus(args), args.call_timeout
+    needed, deadline = logical_cpus(args), min(args.call_timeout, DEADLINE)
     first = None if checkpoint is None else checkpoint.step
     sys.stdout.write(f"starting Ray and {needed} processes\n")
     sys.stdout.flush()
@@ -99,7 +99,7 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
         without_unfinished(args.save),
         guarded(_advice(args)) as run,
         cluster(args.ray_logical_cpus or needed, needed=needed, deadline=deadline, announce=run.remove) as folder,
-        start_queue(args.storage_units, deadline=deadline) as queue,
+        start_queue(args.storage_units, deadline=args.call_timeout) as queue,
         Progress(args, first=first) as progress,
     ):
         return Controller(args, queue, progress, folder, checkpoint=checkpoint).run()

@@ -28,6 +28,7 @@ from relax.core.processes import (
     Process,
     RoleFailure,
     end_processes,
+    is_running,
     raising,
     require_running,
     start_processes,
@@ -156,8 +157,8 @@ class Controller:
             raise RunError(str(error)) from error
         finally:
             end_processes(self._processes)
-            if service is not None:
-                stop_advantages()
+            if service is not None and all(is_running(process.pid) for process in self._ray):
+                stop_advantages()  # which a Ray that is dead would never answer
 
     def _load(self, checkpoint: Checkpoint) -> None:
         folder, held = str(checkpoint.folder), roles_to_load(checkpoint)
