@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relax.arguments import parse_args
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 COMMAND = "python -m relax.train"
 DESCRIPTION = (
     "Trains a policy with one of the registered algorithms, in processes on this machine, and shows how it goes. Exit "
-    "status: 0 done, 1 failed in the run, 2 refused before anything was started, 130 interrupted."
+    "status: 0 done, 1 failed in the run, 2 refused before anything was started, 130 interrupted or terminated."
 )
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 FAILURE = "failure.txt"
@@ -35,9 +37,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _say("interrupted before anything was started", INTERRUPTED)
     try:
-        return _run(args, checkpoint)
+        with _terminated_as_interrupted():
+            return _run(args, checkpoint)
+    except _Terminated:
+        return _say(f"terminated; {_advice(args)}", INTERRUPTED)
     except KeyboardInterrupt:
         return _say(f"interrupted; {_advice(args)}", INTERRUPTED)
+
+
+class _Terminated(KeyboardInterrupt):
+    """Somebody asked this process to end, as a batch system does before it kills."""
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Within the block SIGTERM ends the run as Ctrl-C does."""
+
+    def end(number: int, frame: Any) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(args: Namespace, checkpoint: Checkpoint | None) -> int:

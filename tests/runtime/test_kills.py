@@ -38,7 +38,7 @@ GDPO = ["--advantage-estimator", "gdpo", "--gdpo-reward-keys", "correctness", "f
 COLOCATED = [*GDPO, "--num-rollout", str(ROLLOUTS)]
 ASYNCHRONOUS = [
     *(*COLOCATED, "--fully-async", "--true-on-policy-mode", "--max-staleness", "2"),
-    *("--num-iters-per-train-update", "2"),
+    *("--num-iters-per-train-update", "2", "--storage-units", "1"),
 ]
 
 WITH_CRITIC = [

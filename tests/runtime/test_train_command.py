@@ -72,8 +72,9 @@ def test_a_failure(tmp_path: Path) -> None:
     assert "in bad_rewards" in (tmp_path / "failure.txt").read_text()
 
 
-def test_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C is one line and status 130."""
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+def test_interrupted(tmp_path: Path, number: signal.Signals, word: str) -> None:
+    """Ctrl-C, and what a batch system sends before it kills, is one line and status 130."""
     stopped = tmp_path / "stopped"
     environment = {"RELAX_STOP_BEFORE": "train on batch 1", "RELAX_STOPPED_FILE": str(stopped)}
     run = subprocess.Popen(
@@ -86,10 +87,10 @@ def test_interrupted(tmp_path: Path) -> None:
     )
     while run.poll() is None and not stopped.exists():
         time.sleep(0.1)
-    run.send_signal(signal.SIGINT)
+    run.send_signal(number)
     _, said = run.communicate(timeout=120)
     assert run.returncode == 130
-    assert said == "relax: error: interrupted; start again; with --save and --save-interval a run can be continued\n"
+    assert said == f"relax: error: {word}; start again; with --save and --save-interval a run can be continued\n"
 
 
 def test_warnings() -> None:
