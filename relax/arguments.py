@@ -1,7 +1,9 @@
 """The command line of relax, parsed and checked: ``python -m relax.arguments --help``.
 
 The options are in ``relax.options`` and ``relax.runtime_options``; those of a file are read by ``relax.configuration``;
-what is refused, and why, is in ``relax.option_ranges``, ``relax.component_options`` and ``relax.refusals``.
+what is refused, and why, is in ``relax.option_ranges``, ``relax.component_options``, ``relax.refusals`` and
+``relax.runtime_refusals``; what has no effect, and is warned of, in ``relax.unread_options``. A run refuses more only
+of what its machine, its folders and its own code lack (``relax.core.preflight``, ``relax.core.resume``).
 """
 
 from __future__ import annotations
@@ -9,14 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 
 from relax import options
 from relax.configuration import read_configuration, without_excluded
 from relax.refusals import validate_algorithm_args
-from relax.runtime_options import add_runtime_options, validate_runtime_args
+from relax.runtime_options import add_runtime_options
+from relax.runtime_refusals import validate_runtime_args
+from relax.unread_options import unread_options
 
-__all__ = ["build_parser", "main", "parse_args", "validate_algorithm_args", "validate_runtime_args"]
+__all__ = ["build_parser", "main", "parse_aloud", "parse_args", "validate_algorithm_args", "validate_runtime_args"]
 
 COMMAND = "python -m relax.arguments"
 DESCRIPTION = "Checks a command line of relax and shows the options in force; starts nothing."
@@ -55,10 +60,22 @@ def parse_args(
     try:
         args = _merged(parser, argv)
         validate_algorithm_args(args)
+        _fill_in(args)
         validate_runtime_args(args)
     except ValueError as refusal:
         parser.error(str(refusal))
-    _fill_in(args)
+    for line in unread_options(args, vars(parser.parse_args([]))):
+        warnings.warn(line, stacklevel=2)
+    return args
+
+
+def parse_aloud(argv: Sequence[str] | None = None, **said: str) -> argparse.Namespace:
+    """As `parse_args`, with the same keywords; what it warns of is a line each on stderr."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        args = parse_args(argv, **said)
+    for warning in caught:
+        sys.stderr.write(f"relax: warning: {warning.message}\n")
     return args
 
 
@@ -83,7 +100,7 @@ def _fill_in(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Checks a command line and writes the options in force to stdout as JSON."""
-    shown = vars(parse_args(argv))
+    shown = vars(parse_aloud(argv))
     sys.stdout.write(json.dumps(shown, indent=2, sort_keys=True) + "\n")
     return 0
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from relax.option_ranges import OPTION_RANGES, check_number
+from relax.option_ranges import OPTION_RANGES, check_number, option_of
 from relax.runtime_options import RUNTIME_RANGES
 
 CONFIG = "--config"
@@ -40,7 +40,7 @@ def read_configuration(path: str, parser: argparse.ArgumentParser) -> dict[str, 
     seen: dict[str, int] = {}
     for key_node, node in root:
         place = f"{path}, line {key_node.start_mark.line + 1}"
-        option = "--" + str(key_node.value).lstrip("-").replace("_", "-")
+        option = option_of(str(key_node.value).lstrip("-"))
         action = options.get(option)
         if action is None or action.help == argparse.SUPPRESS or option in (CONFIG, "--help"):
             raise ConfigurationError(f"{place}: {key_node.value!r} {_unknown(option, options)}")
@@ -85,6 +85,8 @@ def _root(path: str) -> list[tuple[Any, Any]]:
         root = yaml.SafeLoader(Path(path).read_bytes()).get_single_node()
     except OSError as error:
         raise ConfigurationError(f"{CONFIG} {path} cannot be read: {error.strerror or error}; give a file") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: no YAML: it is nested too deeply; expected lines option: value") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else path

@@ -104,3 +104,8 @@ def check_number(option: str, value: Any, allowed: Range) -> None:
 def attribute_of(option: str) -> str:
     """``--eps-clip`` is ``args.eps_clip``."""
     return option.removeprefix("--").replace("-", "_")
+
+
+def option_of(attribute: str) -> str:
+    """``args.eps_clip`` is ``--eps-clip``."""
+    return f"--{attribute.replace('_', '-')}"

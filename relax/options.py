@@ -141,7 +141,7 @@ def _batches(parser: argparse.ArgumentParser) -> None:
 
 def _advantages(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("advantages")
-    add_switch(group, "--normalize-advantages", "normalise advantages over the tokens of the batch")
+    add_switch(group, "--normalize-advantages", "normalise advantages over the tokens of a rollout, where colocated")
     add_value(group, "--gamma", float, 1.0, "discount of a later token's reward, from 0 to 1")
     add_value(group, "--lambd", float, 1.0, "lambda of generalised advantage estimation, from 0 to 1")
 
@@ -186,14 +186,14 @@ def _mode(parser: argparse.ArgumentParser) -> None:
         help="rollout and training share devices (the default)",
     )
     add_switch(exclusive, "--fully-async", "rollout, advantages and training run side by side")
-    add_switch(group, "--hybrid", "start the colocated roles, rollout on devices of its own")
+    add_switch(group, "--hybrid", "the colocated roles, sampling ahead of training by --max-staleness")
     add_value(group, "--max-staleness", int, 0, "optimizer steps that a rollout may lag behind")
     add_value(
         group,
         "--num-iters-per-train-update",
         int,
         1,
-        "slices in which an optimizer batch arrives in fully asynchronous mode",
+        "slices in which an optimizer batch arrives in fully asynchronous mode; read in no other",
     )
     add_switch(group, "--true-on-policy-mode", "rollout log-probabilities are the old ones: no forward pass for them")
     add_switch(group, "--debug-rollout-only", "start the rollout role alone")

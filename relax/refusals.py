@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from relax.algorithms.spec import ADVANTAGE_FNS_WITH_KL, AlgorithmSpec, get_algorithm
 from relax.component_options import check_components
-from relax.core.registry import SFT_LOSS_TYPE
+from relax.core.registry import SFT_LOSS_TYPE, process_role
 from relax.option_ranges import attribute_of, check_ranges
 
 # Filters of this module ask group_carries_reward_signal, so they agree with training on which group has a signal.
@@ -77,11 +77,12 @@ def _check_modes(args: Any) -> None:
         _refuse(clip, low, "no weight lies between the bounds", "raise --tis-clip or lower --tis-clip-low")
     if args.hybrid and args.fully_async:
         _refuse("--hybrid (on)", "--fully-async (on)", "a run is one or the other", only_one)
+    if not (args.colocate or args.fully_async):
+        remedy = "add --fully-async, or drop --no-colocate"
+        _refuse("--colocate (off)", "--fully-async (off)", "a run is one or the other", remedy)
     if args.debug_rollout_only and args.debug_train_only:
         _refuse("--debug-rollout-only (on)", "--debug-train-only (on)", "nothing would be started", only_one)
-    if args.debug_rollout_only and args.loss_type == SFT_LOSS_TYPE:
-        loss_type = f"--loss-type {args.loss_type}"
-        _refuse("--debug-rollout-only (on)", loss_type, "supervised training has no rollout", only_one)
+    process_role(args)  # which refuses supervised training without its actor
 
 
 def _check_rewards(args: Any, spec: AlgorithmSpec) -> None:
@@ -89,10 +90,16 @@ def _check_rewards(args: Any, spec: AlgorithmSpec) -> None:
     if spec.requires_rewards_normalization and not args.rewards_normalization:
         reason = "this algorithm is its normalisation of rewards"
         _refuse(_chosen(spec), raw, reason, "drop --disable-rewards-normalization")
-    if not spec.allows_reward_post_process_hooks:
-        for option, path in _hooks(args).items():
-            reason = "the hook returns before this algorithm sees the rewards"
-            _refuse(_chosen(spec), f"{option} {path}", reason, f"drop {option}")
+    hooks = [f"{option} {path}" for option, path in _hooks(args).items()]
+    if hooks and not spec.allows_reward_post_process_hooks:
+        reason = "the hook returns before this algorithm sees the rewards"
+        _refuse(_chosen(spec), hooks[0], reason, f"drop {hooks[0].split()[0]}")
+    if len(hooks) > 1:
+        reason = "the first returns before the advantages of the second are read"
+        _refuse(hooks[0], hooks[1], reason, "drop one of the two")
+    if hooks and args.exact_statistics:
+        reason = "the hook returns before any statistic is computed"
+        _refuse(hooks[0], "--exact-statistics (on)", reason, "drop one of the two")
     if args.exact_statistics and spec.reward_normalizer == "none":
         reason = "this algorithm computes no statistic of a prompt group"
         _refuse(_chosen(spec), "--exact-statistics (on)", reason, "drop --exact-statistics")
@@ -173,7 +180,7 @@ def _check_async(args: Any, spec: AlgorithmSpec) -> None:
     if not spec.supports_fully_async:
         reason = "this algorithm is not supported in fully asynchronous mode"
         _refuse(_chosen(spec), "--fully-async (on)", reason, "drop --fully-async")
-    # A filter drops groups: then the samples of a rollout do not tell where an optimizer batch ends.
+    # The rollout role draws until a rollout is full; a service that is fed by others cannot know that they do.
     path = args.dynamic_sampling_filter_path
     if spec.uses_reward_components and args.global_batch_size is None and path:
         unknown = f"--global-batch-size (not given) with --dynamic-sampling-filter-path {path}"
@@ -198,6 +205,17 @@ def _warn(args: Any, spec: AlgorithmSpec) -> None:
         _say(
             "--normalize-advantages (on) and --fully-async (on): that mode has no normalisation over tokens, so the "
             "option has no effect; train colocated where it matters"
+        )
+    modes = {"--true-on-policy-mode": args.true_on_policy_mode, "--fully-async": args.fully_async}
+    for mode in [option for option, on in modes.items() if on and args.use_tis][:1]:
+        _say(
+            f"--use-tis (on) and {mode} (on): the old log-probabilities are those of the weights that sampled, so "
+            "that each weight is 1, but for rounding; drop --use-tis, or give --hybrid, whose old ones are later"
+        )
+    if args.use_kl_loss and args.kl_loss_coef == 0:
+        _say(
+            f"--use-kl-loss (on) and --kl-loss-coef {args.kl_loss_coef}: the KL is reported, and adds nothing to the "
+            "loss; give --kl-loss-coef, or drop --use-kl-loss"
         )
 
 

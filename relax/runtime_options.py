@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
 
-from relax.option_ranges import COUNT, NOT_NEGATIVE, POSITIVE, Range, check_ranges
+from relax.option_ranges import COUNT, NOT_NEGATIVE, POSITIVE, Range
 from relax.options import add_value
-from relax.refusals import check_texts
 
 DEVICES = ("cpu", "cuda")
 DEFAULT_TASK = "relax.tasks.sums:sums_task"
@@ -63,20 +61,6 @@ def add_runtime_options(parser: argparse.ArgumentParser) -> None:
     )
     for add in (_task, _model, _optimizer, _supervised, _cluster, _checkpoints, _records):
         add(parser)
-
-
-def validate_runtime_args(args: Any) -> None:
-    """Refuses runtime options that are out of range or contradict others. ``args`` is read, never changed.
-
-    Raises:
-        ValueError: the first contradiction found; one line that names the options, their values and the remedy.
-    """
-    check_ranges(args, RUNTIME_RANGES, RUNTIME_MAY_BE_LEFT_OUT)
-    check_texts(args, RUNTIME_NEVER_BLANK)
-    _check_model(args)
-    _check_ranks(args)
-    _check_checkpoints(args)
-    _check_records(args)
 
 
 def _task(parser: argparse.ArgumentParser) -> None:
@@ -177,58 +161,3 @@ def _records(parser: argparse.ArgumentParser) -> None:
         "folder of samples that --debug-train-only reads",
         metavar="FOLDER",
     )
-
-
-def _check_model(args: Any) -> None:
-    hidden, heads, longest, new = args.hidden_size, args.num_attention_heads, args.max_length, args.max_new_tokens
-    if hidden % heads:
-        raise ValueError(
-            f"--hidden-size {hidden} and --num-attention-heads {heads}: the heads do not divide the width; "
-            "change one of the two"
-        )
-    if new >= longest:
-        raise ValueError(
-            f"--max-new-tokens {new} and --max-length {longest}: no room is left for a prompt; raise --max-length or "
-            "lower --max-new-tokens"
-        )
-
-
-def _check_ranks(args: Any) -> None:
-    batch = args.global_batch_size
-    shared = {"--global-batch-size": args.rollout_batch_size * args.n_samples_per_prompt if batch is None else batch}
-    if args.sft_steps:
-        shared["--sft-batch-size"] = args.sft_batch_size
-    ranks = args.data_parallel_size
-    for option, size in shared.items():
-        if size % ranks:
-            raise ValueError(
-                f"--data-parallel-size {ranks} and {option} {size}: the ranks have no equal shares of a batch; "
-                f"give a {option} that {ranks} divides"
-            )
-
-
-def _check_checkpoints(args: Any) -> None:
-    for option, value in (("--save-interval", args.save_interval), ("--keep-checkpoints", args.keep_checkpoints)):
-        if value and args.save is None:
-            raise ValueError(
-                f"{option} {value} and --save (not given): no checkpoint is written; add --save, or drop {option}"
-            )
-
-
-def _check_records(args: Any) -> None:
-    rollout, folder = args.trace_rollout, args.trace_folder
-    if rollout is None and folder is not None:
-        raise ValueError(f"--trace-folder {folder} and --trace-rollout (not given): add the rollout to trace")
-    if rollout is not None and folder is None:
-        raise ValueError(f"--trace-rollout {rollout} and --trace-folder (not given): add the folder for the trace")
-    if rollout is not None and rollout >= args.num_rollout:
-        raise ValueError(
-            f"--trace-rollout {rollout} and --num-rollout {args.num_rollout}: there is no such rollout, as the first "
-            "is 0; lower --trace-rollout"
-        )
-    for data, path, mode, on in (
-        ("--save-debug-rollout-data", args.save_debug_rollout_data, "--debug-rollout-only", args.debug_rollout_only),
-        ("--load-debug-rollout-data", args.load_debug_rollout_data, "--debug-train-only", args.debug_train_only),
-    ):
-        if path is not None and not on:
-            raise ValueError(f"{data} {path} and {mode} (off): the option has no effect; add {mode}, or drop {data}")

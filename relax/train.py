@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import sys
-import warnings
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relax.arguments import parse_args
+from relax.arguments import parse_aloud
 
 if TYPE_CHECKING:
     from relax.core.checkpoint import Checkpoint
@@ -29,9 +28,15 @@ FAILURE = "failure.txt"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Trains; gives the exit status: 0 done, 1 failed in the run, 2 refused before anything started, 130 Ctrl-C."""
+    with ExitStack() as held:
+        return _tried(argv, held)
+
+
+def _tried(argv: Sequence[str] | None, held: ExitStack) -> int:
+    """As `main`; ``held`` is given what the run has for itself until its end."""
     try:
-        args = _parsed(argv)
-        checkpoint = _checked(args)
+        args = parse_aloud(argv, command=COMMAND, description=DESCRIPTION)
+        checkpoint = _checked(args, held)
     except (ValueError, OSError) as refusal:
         return _say(refusal, REFUSED)
     except KeyboardInterrupt:
@@ -49,7 +54,7 @@ class _Terminated(KeyboardInterrupt):
     """Somebody asked this process to end, as a batch system does before it kills."""
 
 
-@contextlib.contextmanager
+@contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
     """Within the block SIGTERM ends the run as Ctrl-C does."""
 
@@ -81,32 +86,26 @@ def _run(args: Namespace, checkpoint: Checkpoint | None) -> int:
     return DONE if summary.nothing_lost else _say("samples were lost or trained on twice: see the counts", FAILED)
 
 
-def _parsed(argv: Sequence[str] | None) -> Namespace:
-    """The options in force; what they warn of is a line each."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", UserWarning)
-        args = parse_args(argv, command=COMMAND, description=DESCRIPTION)
-    for warning in said:
-        sys.stderr.write(f"relax: warning: {warning.message}\n")
-    return args
-
-
-def _checked(args: Namespace) -> Checkpoint | None:
+def _checked(args: Namespace, held: ExitStack) -> Checkpoint | None:
     """The checkpoint to go on from, if any; ValueError for what cannot be done here."""
     from relax.core.preflight import preflight
 
     preflight(args)
+    from relax.core.own_folders import own_folders
     from relax.core.resume import checkpoint_of
-    from relax.core.run_refusals import refuse_run
 
+    held.enter_context(own_folders(args))
     checkpoint = checkpoint_of(args)
-    refuse_run(args, checkpoint)
+    if checkpoint is not None and args.trace_rollout is not None and args.trace_rollout < checkpoint.step:
+        sys.stderr.write(
+            f"relax: warning: --trace-rollout {args.trace_rollout} and --load {args.load}: --trace-rollout has no "
+            f"effect, as the run goes on with rollout {checkpoint.step}; give that or a later one\n"
+        )
     return checkpoint
 
 
 def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     """The whole run: nothing that it started outlives this call."""
-    from relax.core.checkpoint import without_unfinished
     from relax.core.cluster import DEADLINE, cluster
     from relax.core.controller import Controller
     from relax.core.guard import guarded
@@ -119,7 +118,6 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     sys.stdout.write(f"starting Ray and {needed} processes\n")
     sys.stdout.flush()
     with (
-        without_unfinished(args.save),
         guarded(_advice(args)) as run,
         cluster(args.ray_logical_cpus or needed, needed=needed, deadline=deadline, announce=run.remove) as folder,
         start_queue(args.storage_units, deadline=args.call_timeout) as queue,

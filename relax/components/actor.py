@@ -25,7 +25,7 @@ from relax.core.counts import Counted
 from relax.core.fingerprint import fingerprint
 from relax.core.registry import ACTOR, ADVANTAGES, CRITIC, process_role
 from relax.core.resume import PUBLISHED
-from relax.core.rows import needs_reference, rollouts_of
+from relax.core.rows import batch_keys, demonstration_keys, needs_reference, rollout_keys, rollouts_of
 from relax.core.trace import tracing
 from relax.rollout.columns import SEQUENCE_COLUMNS
 from relax.rollout.debug_data import read_rollout
@@ -64,14 +64,15 @@ class Actor:
         self._values_come = CRITIC in roles
         self._clock = Clock()
 
-    def learn(self, keys: Sequence[str]) -> dict[str, Any]:
-        """One supervised step on the rows ``keys``."""
-        own = self._own(keys)
+    def learn(self, step: int) -> dict[str, Any]:
+        """Supervised step number ``step``, on its demonstrations."""
+        own = self._own(demonstration_keys(self.args, step))
         update = self._step(self._read(own, SEQUENCE_COLUMNS), self._supervised, supervised_loss_function)
         return self._facts(update, own)
 
-    def fetch(self, rollout: int, keys: Sequence[str]) -> dict[str, Any]:
-        """Puts rollout number ``rollout`` of ``--load-debug-rollout-data`` into the queue, under ``keys``."""
+    def fetch(self, rollout: int) -> dict[str, Any]:
+        """Puts rollout number ``rollout`` of ``--load-debug-rollout-data`` into the queue."""
+        keys = rollout_keys(self.args, rollout)
         columns = read_rollout(Path(self.args.load_debug_rollout_data), rollout, len(keys))
         with self._clock("transport"):
             self.queue.put(keys, columns)
@@ -79,12 +80,15 @@ class Actor:
         counts = {"generated": Counted.of(keys), "enqueued": enqueued}
         return {**counts, "fingerprint": fingerprint(keys, columns["tokens"]), "seconds": self._clock.take()}
 
-    def prepare(self, rollouts: Sequence[int], batches: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """Gives this rank's rows of whole optimizer batches log-probs, advantages and returns; they hold ``rollouts``.
+    def prepare(self, batches: Sequence[int]) -> dict[str, Any]:
+        """Gives this rank's rows of optimizer batches log-probs, advantages and returns: the batches of one rollout,
+        or the one batch of several.
 
         Log-probs are those of the weights as they are now; in true on-policy mode those of the rollout.
         """
-        args, own = self.args, [self._own(batch) for batch in batches]
+        args = self.args
+        rows = [batch_keys(args, batch) for batch in batches]
+        own = [self._own(batch) for batch in rows]
         keys = [key for batch in own for key in batch]
         values = ["values"] if self._values_come else []
         columns = self._read(keys, [*SEQUENCE_COLUMNS, "rewards", "rollout_log_probs", *values])
@@ -97,8 +101,8 @@ class Actor:
                 columns["ref_log_probs"] = self._score("ref_log_probs", columns)
         columns["keys"] = keys
         data = {**columns, "mini_batch_sizes": [len(batch) for batch in own]}
-        data["mini_batch_ids"] = [batch[0] for batch in batches]
-        with self._clock("advantages"), tracing(args, rollouts, self._name):
+        data["mini_batch_ids"] = [batch[0] for batch in rows]
+        with self._clock("advantages"), tracing(args, rollouts_of(args, batches[0]), self._name):
             compute_advantages_and_returns(args, data)
         columns |= {name: data[name] for name in ("advantages", "returns")}
         if self._values_come:
@@ -108,13 +112,13 @@ class Actor:
             self._prepared[key] = {name: column[position] for name, column in columns.items()}
         return {"seconds": self._clock.take()}
 
-    def train(self, batch: int, keys: Sequence[str]) -> dict[str, Any]:
-        """One optimizer step on the rows ``keys``, which are prepared, or come with their advantages.
+    def train(self, batch: int) -> dict[str, Any]:
+        """One optimizer step on batch number ``batch``, whose rows are prepared, or come with their advantages.
 
         Gives the metrics of the whole batch, this rank's samples ``trained``, and the ``fingerprint`` of the
         advantages it trained on.
         """
-        own = self._own(keys)
+        own = self._own(batch_keys(self.args, batch))
         if self._advantages_come:
             columns = self._read(own, self._columns_of_a_batch())
             columns.setdefault("log_probs", columns["rollout_log_probs"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from relax.algorithms.advantages import compute_advantages_and_returns
 from relax.algorithms.formulas.kl import kl_of_batch
 from relax.algorithms.spec import get_algorithm
 from relax.core.clock import Clock
-from relax.core.rows import batch_keys, needs_reference, rollouts_of, samples_of_rollout
+from relax.core.rows import batch_keys, needs_reference, rollouts_of, slice_keys
 from relax.core.trace import keep, tracing
 from relax.transport.queue import Queue
 
@@ -50,57 +50,54 @@ def advantages_of_batch(args: Namespace, batch: Mapping[str, Any]) -> dict[str, 
 class Advantages:
     """The role: gathers one whole optimizer batch, slice by slice, then writes its advantages.
 
-    A statistic over a batch has one value whatever the slices and their order were, since rows are put into the
-    batch's own order before anything is computed, and nothing is computed before all of them are there.
+    A statistic over a batch has one value whatever the order of the slices was, since they are put into the batch's own
+    order before anything is computed, and nothing is computed before all of them are there.
     """
 
     def __init__(self, args: Namespace, queue: Queue) -> None:
         self.args, self.queue = args, queue
         self._columns = _columns(args)
         self._batch: int | None = None  # the number of the batch that is gathered, or was last
-        self._rows: dict[str, dict[str, Any]] = {}  # its rows so far, by key
+        self._slices: dict[int, dict[str, list[Any]]] = {}  # its columns so far, by the number of the slice
         self._whitened = 0
         self._clock = Clock()
 
-    def add(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Adds the rows ``keys``, whole responses; where they are the last of their batch, writes for all its rows
+    def add(self, batch: int, slice: int) -> dict[str, Any]:
+        """Adds a slice of an optimizer batch, whole responses; where it is the last, writes for all rows of the batch
         the columns ``kl``, ``advantages`` and ``returns``, float32 ``[R_i]``.
 
-        Gives ``whitened``, how many rows have got theirs so far, and ``seconds``. Raises ValueError, and takes none
-        of them, where a row was added before or is of another batch than the one that is gathered.
+        Gives ``whitened``, how many rows have got theirs so far, and ``seconds``. Raises ValueError, and takes nothing,
+        where the slice was added before, or is of another batch than the one that is gathered.
         """
-        batch = self._batch_for(keys)
+        self._require_next(batch, slice)
         with self._clock("transport"):
-            columns = self.queue.get(keys, self._columns)
+            columns = self.queue.get(slice_keys(self.args, batch, slice), self._columns)
         if batch != self._batch:
-            self._batch, self._rows = batch, {}
-        for position, key in enumerate(keys):
-            self._rows[key] = {name: column[position] for name, column in columns.items()}
-        if len(self._rows) == self.args.global_batch_size:
+            self._batch, self._slices = batch, {}
+        self._slices[slice] = columns
+        if self._is_whole():
             self._write(batch)
         return {"whitened": self._whitened, "seconds": self._clock.take()}
 
-    def _batch_for(self, keys: Sequence[str]) -> int:
-        """The batch that all of ``keys`` are to be added to."""
-        size, whole = self.args.global_batch_size, len(self._rows) in (0, self.args.global_batch_size)
-        target = _batch_of(self.args, keys[0]) if whole else self._batch
-        for place, key in enumerate(keys):
-            own = _batch_of(self.args, key)
-            if key in keys[:place] or (own == self._batch and key in self._rows) or own < (self._batch or 0):
-                raise ValueError(
-                    f"row {key!r} of batch {own} was given to the advantages before: each row goes in once"
-                )
-            if own != target:
-                raise ValueError(
-                    f"row {key!r} is of batch {own}, and the advantages have {0 if whole else len(self._rows)} of the "
-                    f"{size} rows of batch {target}: a batch is whole before the next one begins"
-                )
-        assert target is not None
-        return target
+    def _is_whole(self) -> bool:
+        return len(self._slices) == self.args.num_iters_per_train_update
+
+    def _require_next(self, batch: int, slice: int) -> None:
+        if self._batch is None:
+            return
+        if batch < self._batch or (batch == self._batch and slice in self._slices):
+            raise ValueError(f"slice {slice} of batch {batch} was given to the advantages before: each goes in once")
+        if batch != self._batch and not self._is_whole():
+            raise ValueError(
+                f"slice {slice} is of batch {batch}, and the advantages have {len(self._slices)} of the "
+                f"{self.args.num_iters_per_train_update} slices of batch {self._batch}: a batch is whole before the "
+                "next one begins"
+            )
 
     def _write(self, batch: int) -> None:
+        slices = range(self.args.num_iters_per_train_update)
         keys = batch_keys(self.args, batch)
-        columns = {name: [self._rows[key][name] for key in keys] for name in self._columns}
+        columns = {name: [value for slice in slices for value in self._slices[slice][name]] for name in self._columns}
         with self._clock("advantages"), tracing(self.args, rollouts_of(self.args, batch), "advantages"):
             written = advantages_of_batch(self.args, {**columns, "keys": keys})
         with self._clock("transport"):
@@ -118,9 +115,3 @@ def _columns(args: Namespace) -> list[str]:
     if get_algorithm(args.advantage_estimator).needs_critic:
         names.append("values")
     return names
-
-
-def _batch_of(args: Namespace, key: str) -> int:
-    """The optimizer batch of a row, by its key."""
-    rollout, position = map(int, key.split("/"))
-    return (rollout * samples_of_rollout(args) + position) // args.global_batch_size

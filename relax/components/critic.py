@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from relax.backends.megatron.trained_model import TrainedModel
 from relax.core.checkpoint import open_checkpoint
 from relax.core.clock import Clock
 from relax.core.registry import CRITIC
+from relax.core.rows import batch_keys, keys_of
 from relax.rollout.columns import SEQUENCE_COLUMNS
 from relax.rollout.post_process import load_function
 from relax.transport.queue import Queue
@@ -36,21 +36,22 @@ class Critic:
         self.trained = TrainedModel(model, Optimizer(model, settings))
         self._clock = Clock()
 
-    def values(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Adds column ``values`` to rows, ``[R_i]``."""
+    def values(self, batch: int, slice: int | None = None) -> dict[str, Any]:
+        """Adds column ``values``, ``[R_i]``, to the rows of an optimizer batch, or of a slice of it."""
+        keys = keys_of(self.args, batch=batch, slice=slice)
         with self._clock("transport"):
-            batch = self.queue.get(keys, SEQUENCE_COLUMNS)
+            columns = self.queue.get(keys, SEQUENCE_COLUMNS)
         with self._clock("values"):
             size = self.args.micro_batch_size
-            values = score_values(self.args, self.trained.model, batch, micro_batch_size=size)
+            values = score_values(self.args, self.trained.model, columns, micro_batch_size=size)
         with self._clock("transport"):
             self.queue.put(keys, {"values": values})
         return {"seconds": self._clock.take()}
 
-    def train(self, batch: int, keys: Sequence[str]) -> dict[str, Any]:
-        """One optimizer step on the returns of the rows ``keys``."""
+    def train(self, batch: int) -> dict[str, Any]:
+        """One optimizer step on the returns of optimizer batch number ``batch``."""
         with self._clock("transport"):
-            columns = self.queue.get(keys, [*SEQUENCE_COLUMNS, "returns"])
+            columns = self.queue.get(batch_keys(self.args, batch), [*SEQUENCE_COLUMNS, "returns"])
         update = train_step(
             self.args,
             self.trained.model,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from relax.core.counts import Counted
 from relax.core.fingerprint import fingerprint
 from relax.core.random_states import OwnRandomStates
 from relax.core.registry import ACTOR, ROLLOUT
-from relax.core.rows import sampled_version, samples_of_rollout, steps_before
+from relax.core.rows import rollout_keys, sampled_version, samples_of_rollout, steps_before
 from relax.core.trace import tracing
 from relax.rollout.collect import collect, mean_rewards, most_likely
 from relax.rollout.columns import rollout_columns
@@ -53,17 +53,16 @@ class Rollout:
         self._before: dict[int, _Place] = {}  # by rollout: where a run that goes on with it has to start
         self._clock = Clock()
 
-    def generate(
-        self, rollout: int, keys: Sequence[str], weights: Mapping[str, torch.Tensor] | None = None
-    ) -> dict[str, Any]:
-        """Puts rollout number ``rollout``, whole prompt groups, under ``keys``; sampled with ``weights``, or with those
-        of the call before.
+    def generate(self, rollout: int, weights: Mapping[str, torch.Tensor] | None = None) -> dict[str, Any]:
+        """Puts rollout number ``rollout``, whole prompt groups; sampled with ``weights``, or with those of the call
+        before.
 
         The function of ``--agentic-custom-advantage-path`` is called with the options and all samples, and writes each
         one's ``custom_advantage``. With a dynamic filter, prompts are drawn until as many groups as a rollout has are
         kept. Gives the counts of samples ``generated`` and ``enqueued``, prompts ``drawn``, mean ``rewards`` and other
         ``metrics`` of all drawn. Raises ValueError where the filter keeps next to nothing.
         """
+        keys = rollout_keys(self.args, rollout)
         self._take(weights)
         self._remember(rollout)
         with self._clock("sample"):

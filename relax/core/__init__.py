@@ -1,9 +1,9 @@
 """How a run is driven. By what the modules are for:
 
-- what is done: `registry` (roles), `rows` (samples, batches, versions of the weights), `schedule` (the units of work);
+- what is done: `registry` (roles), `rows` (samples, batches, versions of the weights), `units` (of work), `schedule`;
 - who does it: `controller` (the driver), `execution` (a schedule, as soon as it can be done), `processes` and
   `role_process` (the roles), `deadline`;
-- what is looked at before: `preflight`, `run_refusals`, `folders`;
+- what is looked at before: `preflight`, `folders`;
 - what is kept: `checkpoint`, `resume`, `random_states`, `trace`;
 - what is told of it: `record`, `counts`, `fingerprint`, `clock`, `step_timer`, `means`, `one_line`;
 - what is left afterwards, namely nothing: `cluster`, `guard`.

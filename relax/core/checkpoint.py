@@ -1,8 +1,8 @@
 """Checkpoints of a run: folders that are written whole or not at all, and read only if every byte is as written.
 
 Each role writes a part into a folder that is pending, in any process that shares the file system: ``NAME.safetensors``
-for tensors and ``NAME.json`` for numbers. `commit` lists all parts with their hashes in ``checkpoint.json`` and gives
-the folder its name, ``step-00000042``, in one rename: what has that name is complete.
+for tensors, and ``NAME.json`` for numbers and the hash of the tensors. `commit` lists all parts with their hashes in
+``checkpoint.json`` and gives the folder its name, ``step-00000042``, in one rename: what has that name is complete.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from typing import Any
 import torch
 
 INDEX = "checkpoint.json"
-VERSION = 1
+VERSION = 2
 _NAME = re.compile(r"step-(\d{8,})")
 _PENDING = re.compile(r"pending-\d{8,}")
-_REPLACED = re.compile(r"replaced-(\d{8,})")
 
 
 class CheckpointError(ValueError):
@@ -51,13 +50,12 @@ def unfinished(root: Path) -> list[Path]:
     """What saves that did not come to their end left in ``root``: nobody reads it any more."""
     if not root.is_dir():
         return []
-    _put_back(root)
-    return [path for path in sorted(root.iterdir()) if _PENDING.fullmatch(path.name) or _REPLACED.fullmatch(path.name)]
+    return [path for path in sorted(root.iterdir()) if _PENDING.fullmatch(path.name)]
 
 
 @contextlib.contextmanager
 def without_unfinished(save: str | None) -> Iterator[None]:
-    """For the one run that writes to ``save``: there is nothing `unfinished` when it starts, nor when it has ended."""
+    """For the run that has ``save`` for itself: there is nothing `unfinished` when it starts, nor when it has ended."""
     try:
         _remove_unfinished(save)
         yield
@@ -75,33 +73,32 @@ def write_part(pending: Path, name: str, *, tensors: Mapping[str, torch.Tensor],
     from safetensors.torch import save  # here, so that the formulas' side imports without the runtime's packages
 
     contiguous = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-    text = json.dumps(facts, indent=1, sort_keys=True, allow_nan=False)
-    _write(pending / f"{name}.safetensors", save(contiguous))
+    data = save(contiguous)
+    part = {"facts": facts, "tensors": described(data)}
+    text = json.dumps(part, indent=1, sort_keys=True, allow_nan=False)
+    _write(pending / f"{name}.safetensors", data)
     _write(pending / f"{name}.json", text.encode())
 
 
 def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
     """Makes the pending parts checkpoint ``step`` and gives its folder; with ``keep``, older ones beyond that many go.
 
-    A checkpoint of the same step is replaced, and those of later steps, left by a run that went on from an earlier one,
-    stay as they are.
+    One of the same step is not replaced, and those of later steps, left by a run that went on from an earlier one, stay
+    as they are. Tensors are not read again: their hashes are of what was to be written.
     """
-    root, files = pending.parent, {}
+    root, files = pending.parent, dict[str, Any]()
+    final = root / f"step-{step:08d}"
+    if final.exists():
+        raise CheckpointError(f"{final} is there already, and is not replaced: give another folder to --save")
     try:
-        _put_back(root)
-        for path in sorted(pending.iterdir()):
+        for path in sorted(pending.glob("*.json")):
             data = path.read_bytes()
-            files[path.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            files |= {path.name: described(data), f"{path.stem}.safetensors": json.loads(data)["tensors"]}
         index = {"version": VERSION, "step": step, "files": files}
         _write(pending / INDEX, json.dumps(index, indent=1, sort_keys=True).encode())
         _sync_folder(pending)
-        final, replaced = root / f"step-{step:08d}", root / f"replaced-{step:08d}"
-        if final.exists():
-            shutil.rmtree(replaced, ignore_errors=True)  # what a killed process left
-            final.rename(replaced)
         pending.rename(final)
         _sync_folder(root)
-        shutil.rmtree(replaced, ignore_errors=True)
         until_now = [one for one in checkpoints(root) if one <= step]
         for old in until_now[: -keep if keep else 0]:
             shutil.rmtree(root / f"step-{old:08d}")
@@ -111,22 +108,10 @@ def commit(pending: Path, step: int, *, keep: int | None = None) -> Path:
 
 
 def checkpoints(root: Path) -> list[int]:
-    """The steps of which ``root`` holds a checkpoint, in ascending order; none where it does not exist.
-
-    One that a process which was killed between the two renames of `commit` had put aside is put back.
-    """
+    """The steps of which ``root`` holds a checkpoint, in ascending order; none where it does not exist."""
     if not root.is_dir():
         return []
-    _put_back(root)
     return sorted(int(found[1]) for path in root.iterdir() if (found := _NAME.fullmatch(path.name)))
-
-
-def _put_back(root: Path) -> None:
-    for path in sorted(root.iterdir()):
-        found = _REPLACED.fullmatch(path.name)
-        if found and not (final := root / f"step-{found[1]}").exists():
-            with contextlib.suppress(OSError):  # of two processes that look at the same time, one does it
-                path.rename(final)
 
 
 @dataclass(frozen=True)
@@ -141,6 +126,14 @@ class Checkpoint:
     def parts(self) -> set[str]:
         """The names of its parts."""
         return {Path(name).stem for name in self.files}
+
+    def require(self, name: str) -> None:
+        """Raises `CheckpointError` where it has no part ``name``."""
+        if name not in self.parts():
+            raise CheckpointError(
+                f"{self.folder} has no part {name!r}, only {', '.join(sorted(self.parts()))}: it was saved by a run "
+                "with other roles; give the options it was saved with"
+            )
 
     def check(self) -> None:
         """Raises `CheckpointError` for a file that has changed since it was written."""
@@ -160,15 +153,11 @@ class Checkpoint:
 
     def facts(self, name: str) -> dict[str, Any]:
         """The numbers of part ``name``."""
-        return json.loads(self._bytes(f"{name}.json"))
+        return json.loads(self._bytes(f"{name}.json"))["facts"]
 
     def _bytes(self, file: str) -> bytes:
         path = self.folder / file
-        if file not in self.files:
-            held = ", ".join(sorted(self.parts()))
-            raise CheckpointError(
-                f"{self.folder} has no part {path.stem!r}, only {held}: it was saved by a run with other roles"
-            )
+        self.require(path.stem)
         try:
             expected, data = self.files[file], path.read_bytes()
         except OSError as error:
@@ -186,7 +175,8 @@ def open_checkpoint(root: Path, step: int | None = None) -> Checkpoint:
     Raises `CheckpointError` where there is none, and for a file that is missing or too many. What it holds is looked at
     when it is read; all at once by `Checkpoint.check`.
     """
-    root, step = _called(root, step)
+    step = step_called(root) if step is None else step
+    root = root_called(root)
     steps = checkpoints(root)
     if step is None or step not in steps:
         there = f"only those of steps {', '.join(map(str, steps))}" if steps else "none at all"
@@ -201,15 +191,15 @@ def open_checkpoint(root: Path, step: int | None = None) -> Checkpoint:
     return Checkpoint(folder, step, files)
 
 
+def root_called(root: Path) -> Path:
+    """The folder of checkpoints that `open_checkpoint` would look into."""
+    return root.parent if _NAME.fullmatch(root.name) else root
+
+
 def step_called(root: Path) -> int | None:
     """The step that `open_checkpoint` would open, without a look into it; None where there is no checkpoint."""
-    return _called(root, None)[1]
-
-
-def _called(root: Path, step: int | None) -> tuple[Path, int | None]:
-    if found := _NAME.fullmatch(root.name):
-        return root.parent, int(found[1])
-    return root, max(checkpoints(root), default=None) if step is None else step
+    found = _NAME.fullmatch(root.name)
+    return int(found[1]) if found else max(checkpoints(root), default=None)
 
 
 _REMEDY = "delete that folder to continue from the checkpoint before it"
@@ -227,6 +217,11 @@ def _index(folder: Path) -> dict[str, dict[str, Any]]:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}; {_REMEDY}") from error
     raise CheckpointError(f"{path} is of version {version!r}, and this program reads {VERSION}; {_REMEDY}")
+
+
+def described(data: bytes) -> dict[str, Any]:
+    """What an index keeps of a file."""
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _write(path: Path, data: bytes) -> None:

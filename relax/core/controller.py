@@ -38,8 +38,10 @@ from relax.core.processes import (
 from relax.core.record import Record
 from relax.core.registry import ADVANTAGES
 from relax.core.resume import RUN, lasting_options, roles_to_load
-from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
+from relax.core.rows import keys_of
+from relax.core.schedule import roles_of, schedule
 from relax.core.trace import seal_trace, start_trace
+from relax.core.units import CONTROLLER, Unit
 from relax.progress.summary import Summary
 from relax.transport.queue import Queue, TransportError
 
@@ -176,8 +178,8 @@ class Controller:
             getattr(self, f"_{unit.call}")(**unit.arguments)
         return {"seconds": clock.take()}
 
-    def _drop(self, keys: Sequence[str]) -> None:
-        self.queue.drop(keys)
+    def _drop(self, **rows: int) -> None:
+        self.queue.drop(keys_of(self.args, **rows))
 
     def _report(self, rollouts: Sequence[int], batches: Sequence[int]) -> None:
         self.progress.step(self.record.row(rollouts, batches))

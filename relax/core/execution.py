@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from relax.core.schedule import Unit
+from relax.core.units import Unit
 
 LOOK = 0.5  # seconds after which the processes are looked at, where nothing else happens
 

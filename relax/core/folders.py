@@ -1,4 +1,4 @@
-"""The folders that a run writes to: whether it may, whether they are another run's, and whether there is room."""
+"""The folders that a run writes to: whether it may, and whether there is room for its checkpoints."""
 
 from __future__ import annotations
 
@@ -10,26 +10,18 @@ from typing import Any
 
 from relax.algorithms.spec import get_algorithm
 from relax.core.checkpoint import checkpoints, step_called, unfinished
+from relax.core.own_folders import FolderError, written_folders
 from relax.core.registry import SFT_LOSS_TYPE
-from relax.core.trace import INDEX as SEALED
-from relax.progress.watch import METRICS, SUPERVISED
 
 FLOAT = 4  # bytes
 STATES = 3  # of a parameter: its weight and Adam's two moments
 SPARE = 2**20  # bytes of a checkpoint beside its tensors
 
 
-class FolderError(ValueError):
-    """A folder cannot be used; one line that names option, folder, reason and remedy."""
-
-
 def check_folders(args: Namespace, task: Any) -> None:
-    """Raises `FolderError` for the first folder of the run's that it should not, or could not, write to."""
-    for option in ("--save", "--log-dir", "--trace-folder", "--save-debug-rollout-data"):
-        path = getattr(args, option.removeprefix("--").replace("-", "_"))
-        if path is not None:
-            _require_writable(option, Path(path))
-    _require_own(args)
+    """Raises `FolderError` for the first folder of the run's that it could not write to."""
+    for option, folder in written_folders(args).items():
+        _require_writable(option, folder)
     if args.save is not None:
         _require_room(args, parameters(args, task))
 
@@ -97,25 +89,6 @@ def _nearest(folder: Path) -> Path:
     while not folder.exists():
         folder = folder.parent
     return folder
-
-
-def _require_own(args: Namespace) -> None:
-    """A run from the start has its folders for itself; one that goes on may use those that it had."""
-    loaded = None if args.load is None else Path(args.load).resolve()
-    if args.save is not None:
-        there, save = checkpoints(Path(args.save)), Path(args.save).resolve()
-        if there and loaded not in (save, *(save / f"step-{step:08d}" for step in there)):
-            raise FolderError(
-                f"--save {args.save}: it holds checkpoints of another run, the latest of step {there[-1]}; give "
-                f"another folder, or --load {args.save} to go on with that run"
-            )
-    for option, folder, file in (
-        ("--log-dir", args.log_dir, METRICS),
-        ("--log-dir", args.log_dir, SUPERVISED),
-        ("--trace-folder", args.trace_folder, SEALED),
-    ):
-        if folder is not None and loaded is None and (Path(folder) / file).exists():
-            raise FolderError(f"{option} {folder}: it holds {file} of another run; give another folder, or delete it")
 
 
 def _require_room(args: Namespace, count: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from relax.core.one_line import kind_and_line, one_line
 from relax.core.registry import ACTOR, ADVANTAGES, SFT_LOSS_TYPE
+from relax.option_ranges import attribute_of, option_of
 
 # What a run imports, by the extra that brings it.
 PACKAGES: Mapping[str, tuple[str, ...]] = {
@@ -21,12 +22,19 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
 WHOLE = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 
 
+PROCESSES = Path("/proc/self/stat")
+"""What Linux has, and what tells whether a process of the run still lives."""
+
+
 class PreflightError(ValueError):
     """The run cannot start here; one line with the remedy."""
 
 
 def preflight(args: Namespace) -> None:
-    """Raises `PreflightError` or `FolderError` for the first thing that this run lacks. Starts and writes nothing."""
+    """Raises `PreflightError`, `FolderError` or `CheckpointError` for the first thing that this run lacks. Starts and
+    writes nothing.
+    """
+    _check_system()
     _check_packages()
     from relax.core.folders import check_folders  # which needs some of them
 
@@ -34,6 +42,7 @@ def preflight(args: Namespace) -> None:
     _check_cpus(args)
     _check_device(args)
     _check_inputs(args)
+    _check_beginning(args)
     task = _task(args)
     _check_functions(args)
     check_folders(args, task)
@@ -49,6 +58,11 @@ def logical_cpus(args: Namespace) -> int:
     roles = roles_of(args)
     own = sum(args.data_parallel_size if role == ACTOR else 1 for role in roles if role != ADVANTAGES)
     return own + 1 + args.storage_units
+
+
+def _check_system() -> None:
+    if not PROCESSES.exists():
+        raise PreflightError(f"there is no {PROCESSES} here: a run watches its processes by it; train on Linux")
 
 
 def _check_packages() -> None:
@@ -73,7 +87,7 @@ def _check_parallelism(args: Namespace) -> None:
         size = getattr(args, name)
         if size != 1:
             raise PreflightError(
-                f"--{name.replace('_', '-')} {size}: a run trains with whole models and whole responses; give 1, and "
+                f"{option_of(name)} {size}: a run trains with whole models and whole responses; give 1, and "
                 "--data-parallel-size for more ranks"
             )
 
@@ -115,6 +129,21 @@ def _check_inputs(args: Namespace) -> None:
         )
 
 
+def _check_beginning(args: Namespace) -> None:
+    """Whether the run can begin with the rollout that it would."""
+    from relax.core.checkpoint import step_called
+    from relax.rollout.debug_data import require_rollouts
+
+    loaded = None if args.load is None else step_called(Path(args.load))
+    if args.loss_type == SFT_LOSS_TYPE and loaded is not None:
+        raise PreflightError(
+            f"--load {args.load} and --loss-type {args.loss_type}: supervised training is saved at its end, and starts "
+            "from the beginning; drop --load"
+        )
+    if args.debug_train_only:
+        require_rollouts(Path(args.load_debug_rollout_data), range(loaded or 0, args.num_rollout))
+
+
 def _task(args: Namespace) -> Any:
     """The task, whose first prompt leaves room for a response."""
     from relax.rollout.collect import prompt_tokens
@@ -149,7 +178,7 @@ def _check_functions(args: Namespace) -> None:
         "--custom-reward-post-process-path",
         "--agentic-custom-advantage-path",
     ):
-        path = getattr(args, option.removeprefix("--").replace("-", "_"))
+        path = getattr(args, attribute_of(option))
         if path is not None:
             _function(option, path)
 

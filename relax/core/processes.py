@@ -13,7 +13,7 @@ from typing import Any
 from relax.core.execution import RunError
 from relax.core.registry import ACTOR, REFERENCE
 from relax.core.role_process import Failure, RoleProcess, Start
-from relax.core.schedule import Unit
+from relax.core.units import Unit
 from relax.transport.queue import Queue
 
 REF_LOG_PROBS = {"column": "ref_log_probs"}

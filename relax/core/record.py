@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from relax.core.counts import Counted, Counts
 from relax.core.fingerprint import joined
 from relax.core.means import means
 from relax.core.registry import ACTOR, CRITIC, SFT_LOSS_TYPE
-from relax.core.rows import steps_before
-from relax.core.schedule import Unit
+from relax.core.rows import demonstration_keys, rollout_keys, steps_before
 from relax.core.step_timer import StepTimer
+from relax.core.units import Unit
 from relax.progress.summary import Summary
 
 SHOWN = ("drawn", "response_length")
@@ -55,9 +55,9 @@ class Record:
         elif unit.call == "evaluate":
             self.evaluations[unit.key.rpartition(" ")[2]] = results[0]["rewards"]
         elif unit.call == "demonstrate":
-            self._count(self.demonstrations, "enqueued", results)
+            _count(self.demonstrations, "enqueued", results)
         elif unit.call == "learn":
-            self._count(self.demonstrations, "trained", results)
+            _count(self.demonstrations, "trained", results)
             self._learned = results[0]["metrics"]
 
     def row(self, rollouts: Sequence[int], batches: Sequence[int]) -> dict[str, float | int]:
@@ -66,9 +66,7 @@ class Record:
         actor = [self._batches.pop((ACTOR, batch)) for batch in batches]
         critic = [self._batches.pop((CRITIC, batch))[0] for batch in batches if (CRITIC, batch) in self._batches]
         self._fingerprint(rollouts, found, batches, actor)
-        self._count(self.counts, "generated", found)
-        self._count(self.counts, "enqueued", found)
-        self._count(self.counts, "trained", [facts for ranks in actor for facts in ranks])
+        _count_all(self.counts, found, actor)
         seconds = self.timer.row()
         row: dict[str, float | int] = {"rollout": rollouts[-1], "step": steps_before(self.args, rollouts[-1] + 1)}
         row |= _means("reward/", [facts["rewards"] for facts in found if "rewards" in facts])
@@ -85,17 +83,21 @@ class Record:
         return {"supervised_step": step, **_means("supervised/", [self._learned])}
 
     def summary(self) -> Summary:
-        """Of the run as it is now."""
-        supervised = self.args.loss_type == SFT_LOSS_TYPE
-        counts = dict(vars(self.demonstrations if supervised else self.counts))
+        """Of the run as it is now; its counts hold what was begun and never finished too."""
+        args, supervised = self.args, self.args.loss_type == SFT_LOSS_TYPE
+        counts = replace(self.demonstrations if supervised else self.counts)
+        _count_all(counts, self._rollouts.values(), [self._batches[of] for of in self._batches if of[0] == ACTOR])
+        counted = dict(vars(counts))
         if supervised:
-            del counts["generated"]
-        if self.args.debug_rollout_only:
-            del counts["trained"]
+            del counted["generated"]
+        if args.debug_rollout_only:
+            del counted["trained"]
+        keys_of, number = (demonstration_keys, args.sft_steps) if supervised else (rollout_keys, args.num_rollout)
         return Summary(
             evaluations=self.evaluations,
             times=self.timer.times(),
-            counted=counts,
+            expected=Counted.all_of(Counted.of(keys_of(args, one)) for one in range(number)),
+            counted=counted,
             fingerprints=self.fingerprints,
         )
 
@@ -107,9 +109,6 @@ class Record:
         """Continues from what `saved` gave."""
         self.counts = Counts(**{name: Counted(**counted) for name, counted in saved["counts"].items()})
         self.evaluations = _read(saved["evaluations"])
-
-    def _count(self, counts: Counts, name: str, found: Iterable[Mapping[str, Any]]) -> None:
-        setattr(counts, name, Counted.all_of([getattr(counts, name), *(facts[name] for facts in found)]))
 
     def _fingerprint(
         self,
@@ -123,6 +122,20 @@ class Record:
         for rollout in rollouts[:1] if actor else ():
             ranks = (facts["fingerprint"] for of_batch in actor for facts in of_batch)
             self.fingerprints[rollout]["advantages"] = joined(ranks)
+
+
+def _count_all(
+    counts: Counts, rollouts: Iterable[Mapping[str, Any]], batches: Iterable[Sequence[Mapping[str, Any]]]
+) -> None:
+    """Counts what came of rollouts, and what the actor's ranks gave for optimizer batches."""
+    found = list(rollouts)
+    _count(counts, "generated", found)
+    _count(counts, "enqueued", found)
+    _count(counts, "trained", [facts for ranks in batches for facts in ranks])
+
+
+def _count(counts: Counts, name: str, found: Iterable[Mapping[str, Any]]) -> None:
+    setattr(counts, name, Counted.all_of([getattr(counts, name), *(facts[name] for facts in found)]))
 
 
 def _means(prefix: str, groups: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -1,5 +1,5 @@
-"""Which samples belong to what: rollouts, optimizer batches and slices, as keys of the queue's rows; and which
-version of the weights samples a rollout.
+"""Which samples belong to what: rollouts, optimizer batches and their slices, by number, as keys of the queue's rows;
+and which version of the weights samples a rollout.
 
 Version v of the weights is that after v optimizer steps of the policy phase.
 """
@@ -7,7 +7,7 @@ Version v of the weights is that after v optimizer steps of the policy phase.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 def row_keys(rollout: int, positions: Iterable[int]) -> list[str]:
@@ -53,12 +53,29 @@ def rollouts_of(args: Namespace, batch: int) -> range:
     return range(batch * size // samples, ((batch + 1) * size - 1) // samples + 1)
 
 
-def slices_of(keys: Sequence[str], count: int) -> list[Sequence[str]]:
-    """``keys`` in ``count`` equal slices."""
-    size = len(keys) // count
-    return [keys[start : start + size] for start in range(0, len(keys), size)]
+def slice_keys(args: Namespace, batch: int, slice: int) -> list[str]:
+    """The row keys of one of the equal slices that an optimizer batch comes in, ``slice`` from 0 on."""
+    size = args.global_batch_size // args.num_iters_per_train_update
+    return batch_keys(args, batch)[slice * size : (slice + 1) * size]
 
 
 def demonstration_keys(args: Namespace, step: int) -> list[str]:
     """The row keys of the demonstrations of supervised step ``step``."""
     return [f"demonstration/{step:06d}/{position:06d}" for position in range(args.sft_batch_size)]
+
+
+def keys_of(
+    args: Namespace,
+    *,
+    rollout: int | None = None,
+    batch: int | None = None,
+    slice: int | None = None,
+    step: int | None = None,
+) -> list[str]:
+    """The row keys of what is named: a rollout, an optimizer batch, a slice of it, or a supervised step."""
+    if rollout is not None:
+        return rollout_keys(args, rollout)
+    if step is not None:
+        return demonstration_keys(args, step)
+    assert batch is not None
+    return batch_keys(args, batch) if slice is None else slice_keys(args, batch, slice)

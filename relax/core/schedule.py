@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from relax.core.checkpoint import pending_path
 from relax.core.registry import (
@@ -27,45 +25,12 @@ from relax.core.registry import (
     SFT_LOSS_TYPE,
     process_role,
 )
-from relax.core.rows import (
-    batch_keys,
-    demonstration_keys,
-    needs_reference,
-    rollout_keys,
-    rollouts_of,
-    sampled_version,
-    samples_of_rollout,
-    slices_of,
-    steps_before,
-)
-
-CONTROLLER = "controller"
-"""The role of what the driver does itself."""
+from relax.core.rows import needs_reference, rollouts_of, sampled_version, samples_of_rollout, steps_before
+from relax.core.units import CONTROLLER, Unit, Units
 
 SHOWN = 20  # supervised steps from one row of numbers to the next
 SAVED = (ACTOR, CRITIC, ROLLOUT)
 """The roles that have something to go on from."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One call of one role."""
-
-    key: str
-    """Unique, and what an error calls it: ``train batch 3``."""
-    role: str
-    call: str
-    """The method's name."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Numbers and row keys."""
-    after: tuple[str, ...] = ()
-    """Keys of the units that must be done before."""
-    weights: str | None = None
-    """Key of the unit whose result is handed over as ``weights``."""
-    everywhere: bool = False
-    """Every rank of the role does it, each with its share; otherwise rank 0 alone."""
-    gives_weights: bool = False
-    """Its result is for other units, and not read by the driver."""
 
 
 def roles_of(args: Namespace, *, resumed: bool = False) -> dict[str, str]:
@@ -78,27 +43,23 @@ def roles_of(args: Namespace, *, resumed: bool = False) -> dict[str, str]:
 def schedule(args: Namespace, roles: Collection[str], *, resumed: int | None = None) -> list[Unit]:
     """The units of a run that starts ``roles``; of one that goes on with rollout ``resumed``, where a checkpoint ends.
 
-    Raises ValueError for rollouts that do not fill whole optimizer batches.
+    Its rollouts fill whole optimizer batches.
     """
     return _Plan(args, frozenset(roles), resumed).units()
 
 
 class _Plan:
-    """The units so far, and what they have published."""
+    """What a run has planned so far."""
 
     def __init__(self, args: Namespace, roles: frozenset[str], resumed: int | None) -> None:
         self.args, self.roles = args, roles
         self._anew, first = resumed is None, resumed or 0
         self._first = first
-        self._units: list[Unit] = []
-        self._published: set[int] = set()
-        self._prepared = ""
-        self._last_of: dict[str, str] = {}
-        self._holds: dict[str, int] = {}  # role to the version of the weights that it was given last
+        self._asynchronous, self._trains = ADVANTAGES in roles, ACTOR in roles
+        self._units = Units(in_turn=not (args.hybrid or self._asynchronous))
+        self._add = self._units.add
+        self._prepared = ""  # the unit that prepared the latest batches
         self._sampled = first  # the next rollout to sample
-        self._asynchronous = ADVANTAGES in roles
-        self._in_turn = not (args.hybrid or self._asynchronous)
-        self._trains = ACTOR in roles
 
     def units(self) -> list[Unit]:
         args = self.args
@@ -114,22 +75,15 @@ class _Plan:
                 self._evaluate("start", None)
             for rollout in range(self._first, args.num_rollout):
                 self._generate(rollout)
-                self._drop(f"rollout {rollout}", rollout_keys(args, rollout), [self._last_of[ROLLOUT]])
+                self._drop(f"rollout {rollout}", {"rollout": rollout}, [_generated(rollout)])
                 self._report([rollout], [])
-        return self._units
+        return self._units.so_far
 
     def _policy_phase(self) -> None:
-        args = self.args
-        samples = samples_of_rollout(args)
-        if args.num_rollout * samples % args.global_batch_size:
-            raise ValueError(
-                f"--num-rollout {args.num_rollout} and --global-batch-size {args.global_batch_size}: "
-                f"{args.num_rollout} rollouts of {samples} samples fill no whole number of optimizer batches; change "
-                "one of the two"
-            )
+        args, samples = self.args, samples_of_rollout(self.args)
         if self._first == 0:
             if needs_reference(args):
-                self._weights(0)
+                self._units.publish(0)
             self._evaluate("start", 0)
         if self._anew:
             self._checkpoint(0)
@@ -146,70 +100,68 @@ class _Plan:
         self._evaluate("end", steps_before(args, args.num_rollout))
 
     def _warm_up(self) -> None:
-        args = self.args
-        for step in range(args.sft_steps):
-            name, keys = f"supervised step {step}", demonstration_keys(args, step)
-            arguments = {"keys": keys, "first": step * args.sft_batch_size}
+        for step in range(self.args.sft_steps):
+            name, rows = f"supervised step {step}", {"step": step}
             one_ahead = [f"supervised step {step - 2}"] if step > 1 else []
-            put = self._add(f"demonstrations of {name}", SFT, "demonstrate", arguments, one_ahead)
-            learned = self._add(name, ACTOR, "learn", {"keys": keys}, [put], everywhere=True)
-            self._drop(name, keys, [learned])
-            if (step + 1) % SHOWN == 0 or step + 1 == args.sft_steps:
-                self._add(f"{name} reported", CONTROLLER, "report_supervised", {"step": step})
+            put = self._add(f"demonstrations of {name}", SFT, "demonstrate", rows, one_ahead)
+            learned = self._add(name, ACTOR, "learn", rows, [put], everywhere=True)
+            self._drop(name, rows, [learned])
+            if (step + 1) % SHOWN == 0 or step + 1 == self.args.sft_steps:
+                self._add(f"{name} reported", CONTROLLER, "report_supervised", rows)
 
     def _sample(self, rollout: int) -> None:
         if ROLLOUT in self.roles:
             self._generate(rollout)
         else:
-            self._add(
-                _generated(rollout), ACTOR, "fetch", {"rollout": rollout, "keys": rollout_keys(self.args, rollout)}
-            )
+            self._add(_generated(rollout), ACTOR, "fetch", {"rollout": rollout})
         self._sampled = rollout + 1
 
     def _generate(self, rollout: int) -> None:
         version = sampled_version(self.args, rollout) if self._trains else None
-        arguments = {"rollout": rollout, "keys": rollout_keys(self.args, rollout)}
-        self._add(_generated(rollout), ROLLOUT, "generate", arguments, version=version)
+        self._add(_generated(rollout), ROLLOUT, "generate", {"rollout": rollout}, version=version)
 
     def _columns(self, batch: int) -> list[str]:
         """Adds what a batch needs before it is trained on; gives the units that training comes after."""
         return self._by_slices(batch) if self._asynchronous else self._in_the_actor(batch)
 
     def _in_the_actor(self, batch: int) -> list[str]:
-        args, together = self.args, self._together(batch)
-        for first in together[:1]:
-            after = self._rows_of(batch)
-            keys = [key for own in together for key in batch_keys(args, own)]
-            if CRITIC in self.roles:
-                after.append(self._add(f"values before batch {first}", CRITIC, "values", {"keys": keys}, after))
-            batches = [batch_keys(args, own) for own in together]
-            arguments = {"rollouts": list(rollouts_of(args, batch)), "batches": batches}
-            self._prepared = self._add(f"prepare batch {first}", ACTOR, "prepare", arguments, after, everywhere=True)
+        if together := list(self._together(batch)):
+            after = [*self._rows_of(batch), *self._values(batch)]
+            arguments = {"batches": together}
+            self._prepared = self._add(f"prepare batch {batch}", ACTOR, "prepare", arguments, after, everywhere=True)
         return [self._prepared]
 
     def _by_slices(self, batch: int) -> list[str]:
         args = self.args
         version = sampled_version(args, rollouts_of(args, batch)[0])
-        if CRITIC in self.roles:
-            for own in self._together(batch):
-                for name, keys in self._slices(own):
-                    self._add(f"values of {name}", CRITIC, "values", {"keys": keys}, self._rows_of(own))
-        added = []
-        for name, keys in self._slices(batch):
-            rows = self._rows_of(batch)
+        self._values(batch)
+        added, rows = [], self._rows_of(batch)
+        for name, slice in self._slices(batch):
             needed = [*rows, f"values of {name}"] if CRITIC in self.roles else list(rows)
             if ACTOR_FWD in self.roles:
-                unit = f"log-probs of {name}"
-                needed.append(self._add(unit, ACTOR_FWD, "forward", {"keys": keys}, rows, version=version))
+                needed.append(self._add(f"log-probs of {name}", ACTOR_FWD, "forward", slice, rows, version=version))
             if REFERENCE in self.roles and needs_reference(args):
                 unit = f"reference log-probs of {name}"
-                needed.append(self._add(unit, REFERENCE, "forward", {"keys": keys}, rows, version=0))
-            added.append(self._add(f"advantages of {name}", ADVANTAGES, "add", {"keys": keys}, needed))
+                needed.append(self._add(unit, REFERENCE, "forward", slice, rows, version=0))
+            added.append(self._add(f"advantages of {name}", ADVANTAGES, "add", slice, needed))
         return added
 
-    def _slices(self, batch: int) -> Iterable[tuple[str, Sequence[str]]]:
-        slices = slices_of(batch_keys(self.args, batch), self.args.num_iters_per_train_update)
-        return [(f"slice {number} of batch {batch}", keys) for number, keys in enumerate(slices)]
+    def _values(self, batch: int) -> list[str]:
+        """Adds the values of ``batch`` and of those together with it, if there is a critic; gives the units."""
+        if CRITIC not in self.roles:
+            return []
+        return [
+            self._add(f"values of {name}", CRITIC, "values", slice, self._rows_of(own))
+            for own in self._together(batch)
+            for name, slice in self._slices(own)
+        ]
+
+    def _slices(self, batch: int) -> list[tuple[str, dict[str, int]]]:
+        """The parts in which a batch comes, each with its name: in the actor it comes whole."""
+        if not self._asynchronous:
+            return [(f"batch {batch}", {"batch": batch})]
+        slices = range(self.args.num_iters_per_train_update)
+        return [(f"slice {slice} of batch {batch}", {"batch": batch, "slice": slice}) for slice in slices]
 
     def _together(self, batch: int) -> range:
         """The batches for which old log-probs and values are made before the first of them: those of a rollout, where
@@ -223,15 +175,14 @@ class _Plan:
         return [_generated(rollout) for rollout in rollouts_of(self.args, batch)]
 
     def _train(self, batch: int, after: Sequence[str]) -> None:
-        keys = batch_keys(self.args, batch)
-        arguments = {"batch": batch, "keys": keys}
-        trained = [self._add(_trained(batch), ACTOR, "train", arguments, after, everywhere=True)]
+        rows = {"batch": batch}
+        trained = [self._add(_trained(batch), ACTOR, "train", rows, after, everywhere=True)]
         if CRITIC in self.roles:
-            trained.append(self._add(f"train the critic on batch {batch}", CRITIC, "train", arguments, after))
-        self._drop(f"batch {batch}", keys, trained)
+            trained.append(self._add(f"train the critic on batch {batch}", CRITIC, "train", rows, after))
+        self._drop(f"batch {batch}", rows, trained)
 
-    def _drop(self, name: str, keys: Sequence[str], after: Sequence[str]) -> None:
-        self._add(f"{name} dropped", CONTROLLER, "drop", {"keys": keys}, after)
+    def _drop(self, name: str, rows: Mapping[str, int], after: Sequence[str]) -> None:
+        self._add(f"{name} dropped", CONTROLLER, "drop", rows, after)
 
     def _report(self, rollouts: Iterable[int], batches: Iterable[int]) -> None:
         arguments = {"rollouts": list(rollouts), "batches": list(batches)}
@@ -257,40 +208,6 @@ class _Plan:
             if role in self.roles
         ]
         self._add(f"{name} committed", CONTROLLER, "commit_checkpoint", arguments, saved)
-
-    def _weights(self, version: int) -> str:
-        """The unit that publishes version ``version``, added where it was not yet: the actor holds it now."""
-        key = f"weights {version}"
-        if version not in self._published:
-            self._published.add(version)
-            self._add(key, ACTOR, "weights", {"version": version}, everywhere=True, gives_weights=True)
-        return key
-
-    def _add(
-        self,
-        key: str,
-        role: str,
-        call: str,
-        arguments: Mapping[str, Any] | None = None,
-        after: Iterable[str] = (),
-        *,
-        version: int | None = None,
-        everywhere: bool = False,
-        gives_weights: bool = False,
-    ) -> str:
-        weights = None
-        if version is not None and self._holds.get(role) != version:
-            weights, self._holds[role] = self._weights(version), version
-        needed = dict.fromkeys(after)
-        if self._in_turn and self._units and role != SFT:
-            needed[self._units[-1].key] = None
-        for one in (self._last_of.get(role), weights):
-            if one is not None:
-                needed[one] = None
-        unit = Unit(key, role, call, arguments or {}, tuple(needed), weights, everywhere, gives_weights)
-        self._units.append(unit)
-        self._last_of[role] = key
-        return key
 
 
 def _generated(rollout: int) -> str:

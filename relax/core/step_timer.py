@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relax.core.registry import SFT_LOSS_TYPE
-from relax.core.schedule import Unit
+from relax.core.units import Unit
 from relax.progress.times import Times
 
 EVALUATING = frozenset({"evaluate"})

@@ -7,7 +7,6 @@ of its tensors. When the rollout is trained on, the driver seals the folder with
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -23,6 +22,7 @@ from typing import Any
 
 import torch
 
+from relax.core.checkpoint import described
 from relax.types import Sample
 
 INDEX = "trace.json"
@@ -121,15 +121,22 @@ def seal_trace(args: Namespace) -> None:
     if args.trace_rollout is None:
         return
     folder = Path(args.trace_folder)
-    files = {}
-    for path in _files(folder):
-        data = path.read_bytes()
-        files[path.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    files = {path.name: described(path.read_bytes()) for path in _files(folder)}
     if not files:
         raise TraceError(f"{folder} holds no call of rollout {args.trace_rollout}: nothing was traced")
     made_on = {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
     index = {"version": VERSION, "rollout": args.trace_rollout, "made_on": made_on, "files": files}
     _write(folder / INDEX, _json(index))
+
+
+def options_of_trace(folder: Path) -> Mapping[str, Any]:
+    """The options in force at its first call; none where they are not told."""
+    first = [path for path in _files(folder) if path.suffix == ".json"][:1]
+    try:
+        documents = [json.loads(path.read_bytes()) for path in first]
+    except (OSError, ValueError):
+        return {}
+    return documents[0]["options"] if documents else {}
 
 
 def _files(folder: Path) -> list[Path]:

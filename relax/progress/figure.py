@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relax.progress.metrics_file import read_rows
+from relax.progress.metrics_file import numbered_rows
 from relax.progress.numbers import REWARD
 
 SIZE = (4.2, 3.2)  # of a panel, in inches
@@ -37,17 +37,17 @@ def read_curves(folder: Path) -> Curves:
     from relax.progress.watch import METRICS, OPTIONS
 
     try:
-        rows = read_rows(folder / METRICS)
+        rows = numbered_rows(folder / METRICS, "rollout")
         options = json.loads((folder / OPTIONS).read_text())
+        names = [name for name in (rows[0][1] if rows else ()) if name.startswith(REWARD)]
+        rewards = {
+            name.removeprefix(REWARD): {rollout: float(row[name]) for rollout, row in rows if row[name]}
+            for name in names
+        }
     except (OSError, ValueError) as error:
         raise FigureError(f"{folder} holds no metrics of a run ({error}): give the folder of its --log-dir") from None
-    names = [name for name in (rows[0] if rows else ()) if name.startswith(REWARD)]
     if not names:
         raise FigureError(f"{folder / METRICS} holds no reward: nothing was sampled in that run")
-    rewards = {
-        name.removeprefix(REWARD): {int(row["rollout"]): float(row[name]) for row in rows if row[name]}
-        for name in names
-    }
     components = options.get("gdpo_reward_keys") or ()
     return Curves(str(options.get("advantage_estimator", folder.name)), tuple(components), rewards)
 

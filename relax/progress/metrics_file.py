@@ -12,6 +12,10 @@ from relax.progress.numbers import Row
 Cells = dict[str, str]
 
 
+class ProgressError(ValueError):
+    """What a run writes down cannot be written, or gone on with; names the file, the reason and the remedy."""
+
+
 class MetricsFile:
     """The file at ``path``, with a header. Numbers are written so that reading them gives the same bits.
 
@@ -22,9 +26,7 @@ class MetricsFile:
     def __init__(self, path: Path, number: str, *, first: int | None = None) -> None:
         self._path = path
         self._columns: list[str] = []
-        rows = read_rows(path) if path.exists() else []
-        if first is not None:
-            rows = [row for row in rows if int(row[number]) < first]
+        rows = [row for at, row in numbered_rows(path, number) if first is None or at < first] if path.exists() else []
         if rows:
             self._write(list(rows[0]), rows)
         elif path.exists():
@@ -49,6 +51,17 @@ class MetricsFile:
             writer.writerows(rows)
         os.replace(part, self._path)
         self._columns = columns
+
+
+def numbered_rows(path: Path, number: str) -> list[tuple[int, Cells]]:
+    """The rows of such a file with their numbers, which are in column ``number``. Raises `ProgressError`."""
+    try:
+        return [(int(row[number]), row) for row in read_rows(path)]
+    except (KeyError, ValueError, csv.Error) as error:
+        raise ProgressError(
+            f"{path} is damaged, or no file of a run: its column {number!r} is missing or holds no numbers; move it "
+            "away, or give another folder to --log-dir"
+        ) from error
 
 
 def read_rows(path: Path) -> list[Cells]:

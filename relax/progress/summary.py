@@ -16,15 +16,17 @@ class Summary:
     evaluations: Mapping[str, Mapping[str, float]]
     """Mean rewards by ``start`` and ``end``."""
     times: Times
+    expected: Counted
+    """The samples of the run, by its options."""
     counted: Mapping[str, Counted]
-    """Samples by what was done with them: all are the same."""
+    """Samples by what was done with them: all are the same, and those that are expected."""
     fingerprints: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     """By rollout: of its ``tokens`` and ``advantages``. Two runs with the same bits have the same ones."""
 
     @property
     def nothing_lost(self) -> bool:
-        """Whether every sample that was generated was enqueued and trained on, once."""
-        return len(set(self.counted.values())) <= 1
+        """Whether every sample of the run was generated, enqueued and trained on, once."""
+        return {self.expected} == set(self.counted.values())
 
     @property
     def counts(self) -> dict[str, int]:
@@ -55,9 +57,13 @@ class Summary:
         return lines
 
     def _counted(self) -> str:
-        line = (" == " if self.nothing_lost else " != ").join(f"{name} {n}" for name, n in self.counts.items())
-        same_number = len(set(self.counts.values())) <= 1
-        return line if self.nothing_lost or not same_number else f"{line} (not the same samples)"
+        alike = len(set(self.counted.values())) <= 1
+        line = (" == " if alike else " != ").join(f"{name} {n}" for name, n in self.counts.items())
+        if self.nothing_lost:
+            return line
+        if {self.expected.samples} == set(self.counts.values()):
+            return f"{line} (not the same samples)"
+        return f"{line} (the run has {self.expected.samples})"
 
 
 def _share(seconds: float, whole: float) -> str:

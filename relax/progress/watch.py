@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from relax.progress.metrics_file import MetricsFile
+from relax.progress.metrics_file import MetricsFile, ProgressError, numbered_rows
 from relax.progress.numbers import REWARD, Row
 from relax.progress.tensorboard import TensorBoard
 from relax.progress.terminal import Terminal
@@ -19,10 +19,6 @@ from relax.progress.terminal import Terminal
 METRICS, SUPERVISED = "metrics.csv", "supervised.csv"
 OPTIONS, FIGURE = "options.json", "rewards.png"
 _BOARDS = "tensorboard"
-
-
-class ProgressError(RuntimeError):
-    """What a run writes down cannot be written; names the file, the reason and the remedy."""
 
 
 class Progress:
@@ -87,6 +83,14 @@ class Progress:
         except Exception as error:  # whatever ails it, the run itself is done
             reason = (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
             self._err.write(f"relax: warning: {folder / FIGURE} is not drawn: {reason}\n")
+
+
+def check_records(folder: Path) -> None:
+    """Raises `ProgressError` where a run cannot go on with what one has written there."""
+    with _written(folder):
+        for name, number in ((METRICS, "rollout"), (SUPERVISED, "supervised_step")):
+            if (folder / name).exists():
+                numbered_rows(folder / name, number)
 
 
 def _files(path: Path, board: Path, number: str, first: int | None) -> tuple[MetricsFile, TensorBoard]:

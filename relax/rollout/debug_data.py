@@ -41,7 +41,7 @@ def read_rollout(folder: Path, rollout: int, samples: int) -> dict[str, list[Any
     path = folder / f"{_name(rollout)}.json"
     remedy = "give --load-debug-rollout-data the folder that --save-debug-rollout-data wrote"
     try:
-        facts = json.loads(path.read_bytes())
+        facts = json.loads(path.read_bytes())["facts"]
         tensors = load_file(path.with_suffix(".safetensors"))
         columns = {
             name: [_value(kind, tensors[f"{name}/{position}"]) for position in range(facts["samples"])]
@@ -55,6 +55,11 @@ def read_rollout(folder: Path, rollout: int, samples: int) -> dict[str, list[Any
             "and --n-samples-per-prompt as they were"
         )
     return columns
+
+
+def holds_rollouts(folder: Path) -> bool:
+    """Whether there are rollouts in it."""
+    return any(folder.glob("rollout-*.json"))
 
 
 def require_rollouts(folder: Path, rollouts: range) -> None:

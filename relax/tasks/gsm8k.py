@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from relax.option_ranges import option_of
 from relax.tasks.task import Problem
 from relax.tasks.text_tokenizer import TextTokenizer
 from relax.types import Sample
@@ -69,7 +70,7 @@ def gsm8k_task(args: Namespace) -> Gsm8k:
     """
     for option, holds in (("hf_checkpoint", "a folder with tokenizer.json"), ("task_data", "a file of GSM8K")):
         if getattr(args, option) is None:
-            raise ValueError(f"the task gsm8k needs --{option.replace('_', '-')}: give it {holds} on this machine")
+            raise ValueError(f"the task gsm8k needs {option_of(option)}: give it {holds} on this machine")
     path = Path(args.task_data)
     task = Gsm8k(read_rows(path), TextTokenizer.read(Path(args.hf_checkpoint) / "tokenizer.json"), args.seed)
     room = args.max_length - args.max_new_tokens

@@ -94,6 +94,6 @@ def test_log_probs_over_a_cut_vocabulary(pools, backend, world):
         assert first_difference(results[1], ranks[0][1]) is None
         # reason: a few ulps of 32, within which all logits, logarithms and results lie.
         assert torch.allclose(results[0], log_probs, rtol=0, atol=2**-17)
-        assert torch.allclose(results[1], entropy, rtol=0, atol=2**-17)  # reason: the same
+        assert torch.allclose(results[1], entropy, rtol=0, atol=2**-17)  # reason: a few ulps of 32, as above.
     # reason: probabilities times numbers below 20, each off by a few ulps of theirs.
     assert torch.allclose(torch.cat([results[2] for results in ranks], dim=1), gradient, rtol=0, atol=2**-19)

@@ -10,16 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.verification.repository import git
 from verification.goldens.guard import WriteRefused, permit
 from verification.goldens.snapshot import GoldenSnapshotExtension
 from verification.revisions.checkout import Checkout, CheckoutError
 
 ROOT = Path(__file__).parents[2]
-
-
-def git(folder: Path, *command: str) -> None:
-    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", "-C", str(folder), *identity, *command], check=True, capture_output=True)
 
 
 @pytest.fixture

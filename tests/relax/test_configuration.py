@@ -43,7 +43,8 @@ class TestValues:
         """Numbers, texts, choices, lists and switches become what the command line would make of them."""
         args = config.parsed(
             "advantage-estimator: gdpo\ngdpo_reward_keys: [correctness, format]\n--gdpo-reward-weights: [1, 0.5]\n"
-            "lr: 5e-4\nkl-loss-type: k3\nnum-rollout: 10\nfully-async: true\ncall-timeout: 20\n"
+            "lr: 5e-4\nkl-loss-type: k3\nuse-kl-loss: true\nkl-loss-coef: 0.1\nnum-rollout: 10\n"
+            "fully-async: true\ncall-timeout: 20\n"
         )
         assert args.advantage_estimator == "gdpo"
         assert args.gdpo_reward_keys == ["correctness", "format"]
@@ -124,6 +125,7 @@ REFUSED = {
     "tab": ("seed:\t\t- 1\n", "line 1: "),
     "two documents": ("seed: 1\n---\nseed: 2\n", "no YAML"),
     "open quote": ('save: "x\n', "no YAML"),
+    "deep": ("lr: " + "[" * 3000, "no YAML: it is nested too deeply"),
     "object": ("save: !!python/object/apply:os.system [ls]\n", "line 1: --save takes text, not a sequence"),
     "no text": (b"\xff\xfe\x00\xd8", "no YAML"),
     "control": (b"save: a\x00b\n", "no YAML"),
@@ -149,3 +151,7 @@ def test_contradiction_between_file_and_line(config: Config, capsys: pytest.Capt
     config.path.write_text("advantage-estimator: gdpo\ngdpo-reward-keys: [a, b]\n")
     message = refused(["--config", str(config.path), "--normalize-advantages"], capsys)
     assert "--advantage-estimator gdpo and --normalize-advantages (on)" in message
+    config.path.write_text("colocate: false\n")
+    message = refused(["--config", str(config.path)], capsys)
+    assert "--colocate (off) and --fully-async (off): a run is one or the other" in message
+    assert config.parsed("colocate: false\n", "--fully-async").fully_async is True

@@ -21,7 +21,10 @@ LIGHT_MODULES = (
     "relax.option_ranges",
     "relax.refusals",
     "relax.runtime_options",
+    "relax.runtime_refusals",
+    "relax.unread_options",
     "relax.core.registry",
+    "relax.core.rows",
     "relax.train",
 )
 REPORT = f"""

@@ -75,7 +75,7 @@ class TestRanges:
     @pytest.mark.parametrize(("option", "value"), numbers(INSIDE))
     def test_inside(self, option: str, value: str) -> None:
         """The ends that belong to a range are accepted, in a run that has no other objection."""
-        args = ["--advantage-estimator", "ppo", f"{option}={value}"]
+        args = ["--advantage-estimator", "ppo", "--use-opsm", "--use-tis", f"{option}={value}"]
         parsed = parse_args(args)
         assert getattr(parsed, attribute_of(option)) == (int if attribute_of(option) in WHOLE else float)(value)
 

@@ -129,6 +129,18 @@ REFUSALS: dict[str, tuple[list[str], list[str]]] = {
         line("grpo", "--exact-statistics", "--disable-rewards-normalization"),
         ["--exact-statistics (on) and --disable-rewards-normalization (on)", "drop one"],
     ),
+    "two hooks": (
+        line("grpo", "--custom-reward-post-process-path", "my.hook", "--agentic-custom-advantage-path", "my.other"),
+        ["--custom-reward-post-process-path my.hook and --agentic-custom-advantage-path my.other", "drop one"],
+    ),
+    "exact statistics of a hook": (
+        line("grpo", "--exact-statistics", "--agentic-custom-advantage-path", "my.hook"),
+        ["--agentic-custom-advantage-path my.hook and --exact-statistics (on)", "drop one"],
+    ),
+    "neither colocated nor asynchronous": (
+        ["--no-colocate", "--hybrid"],
+        ["--colocate (off) and --fully-async (off)", "add --fully-async, or drop --no-colocate"],
+    ),
     "ragged batches": (
         ["--global-batch-size", "100"],
         ["--global-batch-size 100 and --rollout-batch-size 32 x --n-samples-per-prompt 8", "divides 256"],

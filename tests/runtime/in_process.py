@@ -14,7 +14,9 @@ from relax.core.checkpoint import commit, open_checkpoint, pending_folder, write
 from relax.core.random_states import seed_random_states
 from relax.core.registry import REFERENCE
 from relax.core.resume import RUN, lasting_options, roles_to_load
-from relax.core.schedule import CONTROLLER, Unit, roles_of, schedule
+from relax.core.rows import keys_of
+from relax.core.schedule import roles_of, schedule
+from relax.core.units import CONTROLLER, Unit
 from tests.relax.command_lines import LEAST
 from tests.runtime.local_queue import LocalQueue
 from tests.runtime.small_run import SmallRun
@@ -78,7 +80,7 @@ class InProcess:
     def _control(self, unit: Unit) -> None:
         arguments = unit.arguments
         if unit.call == "drop":
-            self.queue.drop(arguments["keys"])
+            self.queue.drop(keys_of(self.args, **arguments))
         elif unit.call == "open_checkpoint":
             self._pending = pending_folder(Path(self.args.save), arguments["rollout"])
         elif unit.call == "commit_checkpoint":

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from relax.core.controller import Controller
 from relax.core.resume import checkpoint_of
-from relax.core.run_refusals import refuse_run
 from relax.progress.summary import Summary
 from relax.transport.queue import Queue
 
@@ -26,9 +25,7 @@ class Rows:
 
 def controller(args: Namespace, queue: Queue, folder: Path, rows: Rows | None = None) -> Controller:
     """The controller of a run that may start, whose ranks meet in ``folder``."""
-    checkpoint = checkpoint_of(args)
-    refuse_run(args, checkpoint)
-    return Controller(args, queue, rows or Rows(), folder, checkpoint=checkpoint)
+    return Controller(args, queue, rows or Rows(), folder, checkpoint=checkpoint_of(args))
 
 
 def real_run(args: Namespace, queue: Queue, rows: Rows | None = None) -> Summary:

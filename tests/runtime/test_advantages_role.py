@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relax.components.advantages import Advantages
-from relax.core.rows import batch_keys, rollout_keys, slices_of
+from relax.core.rows import batch_keys, rollout_keys, slice_keys
 from relax.transport.queue import TransportError
 from tests.runtime.advantage_rows import BATCH, WRITTEN, bits_of, filled, options
+from tests.runtime.local_queue import LocalQueue
 from tests.runtime.rank_tasks import advantages_of_share
 from verification.ranks.layout import Layout
 from verification.ranks.pool import RankPool
@@ -24,9 +25,9 @@ def test_bits_of_the_colocated_path(algorithm: str) -> None:
     assert len({bits["advantages"] for bits in expected.values()}) == BATCH
     for count, order in ((1, [0]), (2, [0, 1]), (2, [1, 0]), (4, [2, 0, 3, 1]), (8, [7, 3, 5, 1, 0, 2, 6, 4])):
         queue = filled(args)
-        role, slices = Advantages(args, queue), slices_of(keys, count)
-        for number in order:
-            found = role.add(slices[number])
+        role = Advantages(options(algorithm, "--num-iters-per-train-update", str(count)), queue)
+        for slice in order:
+            found = role.add(0, slice)
         assert found["whitened"] == BATCH
         assert bits_of(queue, keys) == [expected[key] for key in keys]
 
@@ -44,74 +45,70 @@ def test_bits_of_two_ranks(pool: RankPool, algorithm: str) -> None:
     ).values()
     assert [len(share) for share in shares] == [BATCH // 2] * 2
     queue, keys = filled(args), batch_keys(args, 0)
-    Advantages(args, queue).add(keys)
+    Advantages(args, queue).add(0, 0)
     assert bits_of(queue, keys) == [(shares[0] | shares[1])[key] for key in keys]
+
+
+def in_slices(count: int, *more: str) -> tuple[Advantages, LocalQueue]:
+    """The role, whose optimizer batches come in ``count`` slices, with its queue."""
+    args = options("gdpo", "--num-iters-per-train-update", str(count), *more)
+    queue = filled(args, rollouts=4)
+    return Advantages(args, queue), queue
 
 
 def test_nothing_before_the_batch_is_whole() -> None:
     """Rows get their columns with the last slice of their batch, and the count says so; the next batch follows."""
-    args = options("gdpo")
-    queue = filled(args)
-    role = Advantages(args, queue)
-    first, second = (slices_of(batch_keys(args, batch), 2) for batch in (0, 1))
-    assert role.add(first[0])["whitened"] == 0
+    role, queue = in_slices(2)
+    assert role.add(0, 0)["whitened"] == 0
     with pytest.raises(TransportError, match="has no column 'advantages'"):
-        queue.get(first[0], ["advantages"])
-    assert [role.add(keys)["whitened"] for keys in (first[1], second[0], second[1])] == [8, 8, 16]
-    assert len(queue.get([*batch_keys(args, 0), *batch_keys(args, 1)], WRITTEN)["advantages"]) == 2 * BATCH
+        queue.get(slice_keys(role.args, 0, 0), ["advantages"])
+    assert [role.add(batch, slice)["whitened"] for batch, slice in ((0, 1), (1, 0), (1, 1))] == [8, 8, 16]
+    written = queue.get([*batch_keys(role.args, 0), *batch_keys(role.args, 1)], WRITTEN)
+    assert len(written["advantages"]) == 2 * BATCH
 
 
 def test_batch_over_rollouts() -> None:
     """An optimizer batch may be that of two rollouts, and a role may begin with any batch, as after a resume."""
-    args = options("gdpo", "--global-batch-size", "32")
-    queue = filled(args, rollouts=4)
-    role = Advantages(args, queue)
-    assert role.add(rollout_keys(args, 2))["whitened"] == 0
-    assert role.add(rollout_keys(args, 3))["whitened"] == 32
-    assert "advantages" not in queue.rows[rollout_keys(args, 0)[0]]
+    role, queue = in_slices(2, "--global-batch-size", "32", "--num-rollout", "4")
+    assert [role.add(1, slice)["whitened"] for slice in range(2)] == [0, 32]
+    for rollout in range(4):
+        assert ("advantages" in queue.rows[rollout_keys(role.args, rollout)[0]]) == (rollout in (2, 3))
 
 
-def test_each_row_once() -> None:
-    """A row given twice is refused, in one slice, in its batch and after it, and leaves the batch as it was."""
-    args = options("gdpo")
-    role = Advantages(args, filled(args))
-    first, second = (batch_keys(args, batch) for batch in (0, 1))
-    role.add(first[:4])
-    for keys in ([first[4], first[4]], first[3:5]):
-        with pytest.raises(ValueError, match=r"row '000000/00000[34]' of batch 0 was given to the advantages before"):
-            role.add(keys)
-    assert role.add(first[4:])["whitened"] == BATCH
-    with pytest.raises(ValueError, match="row '000000/000002' of batch 0 was given to the advantages before"):
-        role.add(first[2:3])
-    role.add(second[:1])
-    with pytest.raises(ValueError, match="row '000000/000002' of batch 0 was given to the advantages before"):
-        role.add(first[2:3])
-    assert role.add(second[1:])["whitened"] == 2 * BATCH
+def test_each_slice_once() -> None:
+    """A slice given twice is refused, in its batch and after it, and leaves the batch as it was."""
+    role, _ = in_slices(2)
+    said = r"slice 0 of batch 0 was given to the advantages before: each goes in once"
+    role.add(0, 0)
+    with pytest.raises(ValueError, match=said):
+        role.add(0, 0)
+    assert role.add(0, 1)["whitened"] == BATCH
+    with pytest.raises(ValueError, match=said):
+        role.add(0, 0)
+    role.add(1, 0)
+    with pytest.raises(ValueError, match=said):
+        role.add(0, 0)
+    assert role.add(1, 1)["whitened"] == 2 * BATCH
 
 
-def test_no_row_too_many() -> None:
-    """Rows of the next batch are refused until this one is whole, alone or behind its last rows."""
-    args = options("gdpo")
-    role = Advantages(args, filled(args))
-    first, second = (batch_keys(args, batch) for batch in (0, 1))
-    role.add(first[:4])
-    expected = "row '000000/000008' is of batch 1, and the advantages have 4 of the 8 rows of batch 0"
-    for keys in (second[:4], [*first[4:], second[0]]):
-        with pytest.raises(ValueError, match=expected):
-            role.add(keys)
-    assert role.add(first[4:])["whitened"] == BATCH
-    with pytest.raises(ValueError, match="row '000001/000000' is of batch 2, and the advantages have 0 of the 8 rows"):
-        role.add([*second, *rollout_keys(args, 1)[:1]])
+def test_one_batch_at_a_time() -> None:
+    """A slice of the next batch is refused until this one is whole, and leaves it as it was."""
+    role, _ = in_slices(2)
+    role.add(0, 1)
+    said = "slice 0 is of batch 1, and the advantages have 1 of the 2 slices of batch 0: a batch is whole before"
+    with pytest.raises(ValueError, match=said):
+        role.add(1, 0)
+    assert role.add(0, 0)["whitened"] == BATCH
+    assert role.add(1, 0)["whitened"] == BATCH
 
 
 def test_missing_column() -> None:
     """A slice whose rows lack what they need is refused by name, and may come again with it."""
-    args = options("gdpo")
-    queue = filled(args)
-    keys = batch_keys(args, 0)
-    lost = queue.rows[keys[5]].pop("ref_log_probs")
-    role = Advantages(args, queue)
+    role, queue = in_slices(2)
+    role.add(0, 0)
+    key = slice_keys(role.args, 0, 1)[1]
+    lost = queue.rows[key].pop("ref_log_probs")
     with pytest.raises(TransportError, match="row '000000/000005' of the queue has no column 'ref_log_probs'"):
-        role.add(keys)
-    queue.rows[keys[5]]["ref_log_probs"] = lost
-    assert role.add(keys)["whitened"] == BATCH
+        role.add(0, 1)
+    queue.rows[key]["ref_log_probs"] = lost
+    assert role.add(0, 1)["whitened"] == BATCH

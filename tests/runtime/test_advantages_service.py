@@ -12,12 +12,12 @@ import pytest
 from relax.components.advantages import Advantages
 from relax.components.advantages_service import AdvantagesService, ServiceError, deploy_advantages, stop_advantages
 from relax.core.role_process import Failure
-from relax.core.rows import batch_keys, rollout_keys, slices_of
+from relax.core.rows import batch_keys, rollout_keys
 from relax.transport.queue import Queue
 from relax.transport.values import to_bytes
 from tests.runtime.advantage_rows import WRITTEN, bits_of, filled, options
 
-ARGS = options("gdpo")
+ARGS = options("gdpo", "--num-iters-per-train-update", "4")
 INPUTS = ("rewards", "response_lengths", "loss_masks", "rollout_log_probs", "log_probs", "ref_log_probs")
 
 
@@ -37,8 +37,10 @@ def test_bits(service: AdvantagesService, queue: Queue) -> None:
     local = filled(ARGS)
     for batch in range(2):
         keys = batch_keys(ARGS, batch)
-        Advantages(ARGS, local).add(keys)
-        calls = [service.call("add", {"keys": slices_of(keys, 4)[number]}) for number in (2, 0, 3, 1)]
+        role = Advantages(ARGS, local)
+        for slice in range(4):
+            role.add(batch, slice)
+        calls = [service.call("add", {"batch": batch, "slice": slice}) for slice in (2, 0, 3, 1)]
         whitened = [call.result(timeout=60)["whitened"] for call in calls]
         assert max(whitened) == 8 * (batch + 1)
         found = queue.get(keys, WRITTEN)
@@ -48,11 +50,10 @@ def test_bits(service: AdvantagesService, queue: Queue) -> None:
 
 def test_failure(service: AdvantagesService) -> None:
     """What the role refuses comes back as data, and the service goes on."""
-    keys = batch_keys(ARGS, 1)
-    found = service.call("add", {"keys": keys[:1]}).result(timeout=60)
+    found = service.call("add", {"batch": 1, "slice": 0}).result(timeout=60)
     assert isinstance(found, Failure)
     assert found.kind == "ValueError"
-    assert found.message.startswith("row '000000/000008' of batch 1 was given to the advantages before")
+    assert found.message.startswith("slice 0 of batch 1 was given to the advantages before")
     assert service.process != os.getpid()
     service.require_alive()
 
@@ -63,10 +64,13 @@ def test_death(service: AdvantagesService) -> None:
     begun = time.monotonic()
     expected = rf"the advantages replica \(process {service.process}\) died, and the rows that it had gathered are lost"
     with pytest.raises(ServiceError, match=expected):
-        service.call("add", {"keys": batch_keys(ARGS, 2)}).result(timeout=60)
+        service.call("add", {"batch": 2, "slice": 0}).result(timeout=60)
     assert time.monotonic() - begun < 10
     with pytest.raises(ServiceError, match=expected):
         service.require_alive()
     another = service.handle.process.remote().result(timeout_s=60)
     assert another != service.process
-    assert service.handle.call.remote(service.process, "add", {"keys": []}).result(timeout_s=60) == (another, None)
+    assert service.handle.call.remote(service.process, "add", {"batch": 2, "slice": 0}).result(timeout_s=60) == (
+        another,
+        None,
+    )

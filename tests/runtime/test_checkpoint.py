@@ -85,13 +85,13 @@ def test_keep_after_going_back(tmp_path: Path) -> None:
 
 
 def test_again(tmp_path: Path) -> None:
-    """A checkpoint of the same step takes the place of the earlier one."""
+    """A checkpoint that is there is not replaced: the line names it, and it stays as it was."""
     written(tmp_path)
     pending = pending_folder(tmp_path, 7)
     write_part(pending, "actor", tensors={}, facts={"steps": 70})
-    commit(pending, 7)
-    assert open_checkpoint(tmp_path).facts("actor")["steps"] == 70
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000007"]
+    with pytest.raises(CheckpointError, match=r"step-00000007 is there already, and is not replaced: give another"):
+        commit(pending, 7)
+    assert open_checkpoint(tmp_path).facts("actor")["steps"] == 7
 
 
 def test_after_a_dead_writer(tmp_path: Path) -> None:
@@ -136,6 +136,17 @@ def test_damage(tmp_path: Path, name: str) -> None:
         open_checkpoint(tmp_path)
 
 
+def test_tensors_are_not_read_to_be_listed(tmp_path: Path) -> None:
+    """The index has the hash of the tensors that were to be written: what the disk made of them is told on reading."""
+    pending = pending_folder(tmp_path, 7)
+    write_part(pending, "actor", tensors=TENSORS, facts={})
+    path = pending / "actor.safetensors"
+    path.write_bytes(path.read_bytes()[::-1])
+    commit(pending, 7)
+    with pytest.raises(CheckpointError, match=r"actor.safetensors has changed since it was written \(sha256\)"):
+        open_checkpoint(tmp_path).check()
+
+
 def test_only_what_is_read_is_looked_at(tmp_path: Path) -> None:
     """Each part is checked as it is read: a role meets the damage of its own part, and of no other."""
     path = written(tmp_path) / "actor.safetensors"
@@ -165,7 +176,7 @@ def test_index_of_another_kind(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="extra is not listed"):
         open_checkpoint(tmp_path)
     index = json.loads((folder / INDEX).read_text())
-    for changed, said in (({**index, "version": 2}, "version 2"), ([], "cannot be read"), ({}, "cannot be read")):
+    for changed, said in (({**index, "version": 1}, "version 1"), ([], "cannot be read"), ({}, "cannot be read")):
         (folder / INDEX).write_text(json.dumps(changed))
         with pytest.raises(CheckpointError, match=said):
             open_checkpoint(tmp_path)
@@ -189,6 +200,17 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         written(tmp_path, 7)
     monkeypatch.undo()
     assert open_checkpoint(tmp_path).step == 6
+
+
+@pytest.mark.parametrize("name", ["actor.safetensors", "actor.json"])
+def test_full_device(tmp_path: Path, name: str) -> None:
+    """What the system says of a device without room comes through, for either file of a part."""
+    pending = pending_folder(tmp_path, 7)
+    (pending / name).symlink_to("/dev/full")
+    with pytest.raises(
+        CheckpointError, match=rf"pending-00000007/{name} cannot be written: No space left on device; fr"
+    ):
+        write_part(pending, "actor", tensors=TENSORS, facts={})
 
 
 def test_no_folder(tmp_path: Path) -> None:

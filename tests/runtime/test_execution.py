@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from relax.core.execution import RunError, execute
-from relax.core.schedule import Unit
+from relax.core.units import Unit
 
 
 class Workers:

@@ -1,4 +1,4 @@
-"""The folders of a run: whose they are, whether they can be written to, and whether there is room."""
+"""The folders of a run: whether they can be written to, and whether there is room for its checkpoints."""
 
 from __future__ import annotations
 
@@ -40,33 +40,6 @@ class TestFolders:
         with pytest.raises(ValueError, match=r"--save .*Permission denied"):
             preflight(options("--save", str(tmp_path / "x")))
 
-    def test_checkpoints_of_another_run(self, tmp_path: Path) -> None:
-        """A new run does not write among another's checkpoints; one that goes on with them does."""
-        checkpoint(tmp_path / "old", 4)
-        save = ["--save", str(tmp_path / "old")]
-        with pytest.raises(ValueError, match=r"--save .*another run, the latest of step 4; give another folder, or"):
-            preflight(options(*save))
-        checkpoint(tmp_path / "other", 2)
-        with pytest.raises(ValueError, match=r"--save .*another run"):
-            preflight(options(*save, "--load", str(tmp_path / "other")))
-        preflight(options(*save, "--load", str(tmp_path / "old")))
-        preflight(options(*save, "--load", str(tmp_path / "old" / "step-00000004")))
-
-    def test_records_of_another_run(self, tmp_path: Path) -> None:
-        """A new run does not replace another's metrics or trace; one that goes on does."""
-        (tmp_path / "metrics.csv").write_text("rollout\n")
-        (tmp_path / "trace.json").write_text("{}")
-        for argv, words in (
-            (["--log-dir", str(tmp_path)], "--log-dir .* holds metrics.csv of another run"),
-            (
-                ["--trace-folder", str(tmp_path), "--trace-rollout", "0"],
-                "--trace-folder .* holds trace.json of another",
-            ),
-        ):
-            with pytest.raises(ValueError, match=words):
-                preflight(options(*argv))
-            preflight(options(*argv, "--load", str(tmp_path)))
-
     def test_no_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Checkpoints that do not fit are told, with how large they are each and together."""
         usage = namedtuple("usage", "total used free")
@@ -97,12 +70,6 @@ class TestFolders:
             preflight(options(*argv))
         (pending_folder(tmp_path, 18) / "actor.safetensors").write_bytes(bytes(500))
         preflight(options(*argv))
-
-    def test_supervised_run(self, tmp_path: Path) -> None:
-        """A log folder with the warm-up of another run is refused like one with its rollouts."""
-        (tmp_path / "supervised.csv").write_text("supervised_step\n")
-        with pytest.raises(ValueError, match=r"--log-dir .* holds supervised.csv of another run"):
-            preflight(options("--log-dir", str(tmp_path)))
 
 
 @pytest.mark.usefixtures("alone")

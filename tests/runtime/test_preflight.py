@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from relax.arguments import parse_args
+from relax.core import preflight as preflight_module
+from relax.core.checkpoint import commit, pending_folder
 from relax.core.preflight import PACKAGES, logical_cpus, preflight
 
 REWARDS = ["--custom-rm-path", "relax.tasks.sums:sum_rewards", "--reward-key", "total"]
@@ -28,7 +30,7 @@ def test_nothing_to_object(tmp_path: Path) -> None:
     """A run that lacks nothing passes, and nothing is written."""
     folders = ["--save", tmp_path / "a" / "b", "--log-dir", tmp_path / "c", "--trace-folder", tmp_path / "d"]
     preflight(options(*map(str, folders), "--trace-rollout", "0"))
-    preflight(options("--loss-type", "sft_loss", rewards=False))
+    preflight(options("--loss-type", "sft_loss", "--sft-steps", "1", rewards=False))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -64,6 +66,36 @@ def test_refused(argv: list[str], words: str) -> None:
     message = str(refusal.value)
     assert words in message
     assert "\n" not in message
+
+
+def test_rollouts_that_were_not_kept(tmp_path: Path) -> None:
+    """Training alone needs every rollout that it is to train on, and of these no earlier ones."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "rollout-00000001.json").touch()
+    alone = ["--debug-train-only", "--load-debug-rollout-data", str(data), "--num-rollout"]
+    with pytest.raises(ValueError, match="data holds no rollout 0: give --load-debug-rollout-data the folder"):
+        preflight(options(*alone, "2"))
+    commit(pending_folder(tmp_path, 1), 1)
+    preflight(options(*alone, "2", "--load", str(tmp_path)))
+    with pytest.raises(ValueError, match=r"data holds no rollout 2: .* --num-rollout no more than it holds"):
+        preflight(options(*alone, "3", "--load", str(tmp_path)))
+
+
+def test_supervised_training_goes_on_from_nothing(tmp_path: Path) -> None:
+    """A supervised run whose checkpoint is there is over; one that was killed before starts again."""
+    supervised = ["--loss-type", "sft_loss", "--sft-steps", "1", "--save", str(tmp_path), "--load", str(tmp_path)]
+    preflight(options(*supervised))
+    commit(pending_folder(tmp_path, 0), 0)
+    with pytest.raises(ValueError, match="--loss-type sft_loss: supervised training is saved at its end, and starts"):
+        preflight(options(*supervised))
+
+
+def test_no_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system without what tells living processes from dead ones is told, before anything is taken for dead."""
+    monkeypatch.setattr(preflight_module, "PROCESSES", Path("/no/proc/self/stat"))
+    with pytest.raises(ValueError, match=r"^there is no /no/proc/self/stat here: .*; train on Linux$"):
+        preflight(options())
 
 
 def test_no_reward_function() -> None:

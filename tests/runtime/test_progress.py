@@ -1,4 +1,4 @@
-"""What a person sees of a run: terminal, CSV, TensorBoard and the figure."""
+"""What a person sees of a run: terminal, CSV and TensorBoard, and that there is a figure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 
 from relax.arguments import build_parser
 from relax.progress import Progress
-from relax.progress.__main__ import main
 from relax.progress.metrics_file import MetricsFile, read_rows
 from relax.progress.numbers import shown, watched
 from relax.progress.watch import ProgressError
@@ -219,35 +218,6 @@ class TestFolder:
         with Progress(build_parser().parse_args([]), out=io.StringIO()) as progress:
             progress.step(ROW)
         assert list(tmp_path.iterdir()) == []
-
-
-class TestFigure:
-    def test_side_by_side(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """Runs of two algorithms, two of one, are drawn into one figure, which depends on nothing but them."""
-        for number, (algorithm, gain) in enumerate([("gdpo", 0.2), ("gdpo", 0.15), ("grpo", 0.1)]):
-            run(tmp_path / str(number), range(5), algorithm=algorithm, gain=gain)
-        folders = [str(tmp_path / str(number)) for number in range(3)]
-        assert main([*folders, "--png", str(tmp_path / "one.png")]) == 0
-        assert main([*folders, "--png", str(tmp_path / "two.png"), "--rewards", "correctness", "format"]) == 0
-        one, two = ((tmp_path / f"{name}.png").read_bytes() for name in ("one", "two"))
-        assert one == two
-        assert main([*folders, "--png", str(tmp_path / "three.png"), "--rewards", "format"]) == 0
-        assert one != (tmp_path / "three.png").read_bytes()
-        assert capsys.readouterr().err == ""
-
-    def test_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        """What is no folder of a run, a reward that is not there, and a place that cannot be written: one line each."""
-        run(tmp_path / "run", range(2))
-        good, png = str(tmp_path / "run"), str(tmp_path / "x.png")
-        for argv, words in (
-            ([str(tmp_path / "none"), "--png", png], "none holds no metrics of a run"),
-            ([good, "--png", png, "--rewards", "size"], "no reward 'size' in every run: there are correctness, format"),
-            ([good, "--png", str(tmp_path / "no" / "x.png")], "x.png cannot be written: No such file"),
-        ):
-            assert main(argv) == 2
-            message = capsys.readouterr().err
-            assert words in message
-            assert message.count("\n") == 1
 
 
 def scalars(folder: Path, tag: str) -> dict[int, float]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
+from relax.algorithms.spec import list_algorithm_names
 from relax.core.checkpoint import checkpoints, open_checkpoint
+from relax.core.trace import INDEX
 from relax.transport.queue import Queue
 from tests.runtime.in_process import InProcess, tiny
 from tests.runtime.real_run import Rows, real_run
+from verification.cli import main
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -39,24 +43,44 @@ def run_into(folder: Path, algorithm: str, *options: str) -> Namespace:
     return tiny(algorithm, *save, *options)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "mode"),
-    [
-        ("gdpo", ("--sft-steps", "3", "--sft-batch-size", "8")),
-        ("cispo", ("--hybrid", "--max-staleness", "2", "--use-kl-loss", "--kl-loss-coef", "0.1")),
-        ("gspo", ("--fully-async", "--true-on-policy-mode", "--use-kl-loss", "--kl-loss-coef", "0.1")),
-    ],
-)
-def test_bits(tmp_path: Path, queue: Queue, algorithm: str, mode: tuple[str, ...]) -> None:
+KL = ("--use-kl-loss", "--kl-loss-coef", "0.1")
+COLOCATED = ("--sft-steps", "3", "--sft-batch-size", "8")
+HYBRID = ("--hybrid", "--max-staleness", "2", *KL)
+ON_POLICY = ("--true-on-policy-mode",)
+ASYNCHRONOUS_ON_POLICY = ("--fully-async", *ON_POLICY, *KL)
+SPANNING = (*ASYNCHRONOUS, "--global-batch-size", "32")  # two rollouts each, which the service whitens together
+RUNS = {
+    "gdpo": SPANNING,
+    "grpo": COLOCATED,
+    "gspo": ASYNCHRONOUS_ON_POLICY,
+    "sapo": SPANNING,
+    "cispo": HYBRID,
+    "ppo": HYBRID,
+    "reinforce_plus_plus": ON_POLICY,
+    "reinforce_plus_plus_baseline": HYBRID,
+    "rloo": COLOCATED,
+}
+
+TRACED = {
+    ("--data-parallel-size", "2"): {"rollout", "actor-0", "actor-1"},
+    ASYNCHRONOUS: {"rollout", "advantages", "actor-0"},
+}
+"""By the mode of a run, the processes that keep the calls of a rollout."""
+
+
+@pytest.mark.parametrize("algorithm", list_algorithm_names())
+def test_bits(tmp_path: Path, queue: Queue, algorithm: str) -> None:
     """What a process a role does, in whatever order they come to it, has the bits of one process in turn."""
-    expected = InProcess(run_into(tmp_path / "here", algorithm, *mode)).run()
+    args = run_into(tmp_path / "real", algorithm, *RUNS[algorithm])
+    expected = InProcess(run_into(tmp_path / "here", algorithm, *RUNS[algorithm])).run()
     rows = Rows()
-    summary = real_run(run_into(tmp_path / "real", algorithm, *mode), queue, rows)
+    summary = real_run(args, queue, rows)
     assert tensors(tmp_path / "here", 4) == tensors(tmp_path / "real", 4)
     assert summary.counts == {"generated": 64, "enqueued": 64, "trained": 64}
     assert summary.nothing_lost
-    assert [row["rollout"] for row in rows.rows if "rollout" in row] == [0, 1, 2, 3]
-    assert [row["step"] for row in rows.rows if "rollout" in row] == [2, 4, 6, 8]
+    span = max(1, args.global_batch_size // 16)  # rollouts that are trained on and shown together
+    expected_rows = [(rollout, (rollout + 1) * 16 // args.global_batch_size) for rollout in range(span - 1, 4, span)]
+    assert expected_rows == [(row["rollout"], row["step"]) for row in rows.rows if "rollout" in row]
     for when in ("start", "end"):
         (facts,) = expected.of(f"evaluation at the {when}")
         assert facts["rewards"] == summary.evaluations[when]
@@ -105,6 +129,23 @@ def test_same_advantages(queue: Queue) -> None:
     ]
     assert len({number for rollout in found[0].values() for number in rollout.values()}) == 6
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(("mode", "parts"), TRACED.items())
+def test_traced(
+    tmp_path: Path, queue: Queue, capsys: pytest.CaptureFixture[str], mode: tuple[str, ...], parts: set[str]
+) -> None:
+    """What several processes, the replica of the service among them, wrote of one rollout is replayed to the bit."""
+    folder = tmp_path / "trace"
+    traced = ("--num-rollout", "3", "--trace-rollout", "1", "--trace-folder", str(folder))
+    real_run(tiny("gdpo", *mode, *traced), queue)
+    calls = [path.name.split(".") for path in folder.glob("*.json") if path.name != INDEX]
+    assert parts == {part for part, *_ in calls}
+    assert main(["replay", str(folder), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["verdict"], report["differences"]) == ("VERDICT equivalent", [])
+    compared = {row["against"]: row["comparisons"] for row in report["judges"] if "." in row["against"]}
+    assert compared == {"reward.normalize": 16, "advantage.estimate": 16}  # each sample of the rollout, on its way
 
 
 def test_rollout_and_training_apart(tmp_path: Path, queue: Queue) -> None:

@@ -6,14 +6,17 @@ import json
 import math
 import random
 from argparse import Namespace
+from collections.abc import Iterable
 from typing import Any
 
+import pytest
 import torch
 
 from relax.core.counts import Counted
 from relax.core.fingerprint import fingerprint, joined
 from relax.core.record import Record
-from relax.core.schedule import Unit
+from relax.core.rows import batch_keys, rollout_keys
+from relax.core.units import Unit
 from relax.progress.summary import Summary
 from relax.progress.times import Times
 
@@ -21,6 +24,7 @@ ARGS = Namespace(
     rollout_batch_size=2,
     n_samples_per_prompt=4,
     global_batch_size=4,
+    num_rollout=4,
     loss_type="policy_loss",
     debug_rollout_only=False,
     hybrid=False,
@@ -29,10 +33,9 @@ ARGS = Namespace(
 
 
 def trained(number: int, loss: float) -> dict[str, Any]:
-    """What one of two ranks gives for its half of an optimizer batch."""
+    """What one of two ranks gives for its half of an optimizer batch, which is all but counted."""
     metrics = {"loss": loss, "grad_norm": 2.0}
-    counted = Counted.of([f"{number} {row}" for row in range(2)])
-    return {"trained": counted, "metrics": metrics, "fingerprint": number, "seconds": {"loss": 0.5}}
+    return {"trained": Counted(2), "metrics": metrics, "fingerprint": number, "seconds": {"loss": 0.5}}
 
 
 def record_of_a_rollout() -> Record:
@@ -78,16 +81,54 @@ def test_row() -> None:
     }
 
 
-def test_counts() -> None:
-    """Samples count once they were reported, the ranks' added up, and go on from what a checkpoint kept."""
-    record = record_of_a_rollout()
-    assert record.summary().counts == {"generated": 0, "enqueued": 0, "trained": 0}
-    record.row([3], [6, 7])
-    assert record.summary().counts == {"generated": 8, "enqueued": 8, "trained": 8}
-    later = record_of_a_rollout()
-    later.restore(record.saved(4))
-    later.row([3], [6, 7])
-    assert later.summary().counts == {"generated": 16, "enqueued": 16, "trained": 16}
+def counted_run(*, sampled: Iterable[int], trained: Iterable[int], reported: Iterable[int]) -> Record:
+    """A run of four rollouts of two optimizer batches each; the numbers are those of rollouts."""
+    record = Record(ARGS)
+    record.begin()
+    for rollout in sampled:
+        counted = Counted.of(rollout_keys(ARGS, rollout))
+        facts = {"generated": counted, "enqueued": counted, "fingerprint": 1, "seconds": {}}
+        record.take(Unit(f"generate {rollout}", "rollout", "generate", {"rollout": rollout}), [facts])
+    for batch in (batch for rollout in trained for batch in (2 * rollout, 2 * rollout + 1)):
+        facts = {"trained": Counted.of(batch_keys(ARGS, batch)), "metrics": {}, "fingerprint": 1, "seconds": {}}
+        record.take(Unit(f"train {batch}", "actor", "train", {"batch": batch}), [facts])
+    for rollout in reported:
+        record.row([rollout], [2 * rollout, 2 * rollout + 1])
+    return record
+
+
+def test_nothing_lost() -> None:
+    """All samples of the run were generated, enqueued and trained on: in one process, or on from a checkpoint, which
+    counts no rollout that is in flight."""
+    whole = counted_run(sampled=range(4), trained=range(4), reported=range(4))
+    assert whole.summary().nothing_lost
+    assert whole.summary().text().endswith("generated 32 == enqueued 32 == trained 32\n")
+    before = counted_run(sampled=range(4), trained=range(2), reported=range(2))
+    later = counted_run(sampled=(2, 3), trained=(2, 3), reported=())
+    later.restore(json.loads(json.dumps(before.saved(2))))
+    assert later.summary().nothing_lost
+    assert before.saved(2)["counts"] == later.saved(2)["counts"]
+    for rollout in (2, 3):
+        later.row([rollout], [2 * rollout, 2 * rollout + 1])
+    assert whole.summary().counted == later.summary().counted
+
+
+@pytest.mark.parametrize(
+    ("sampled", "trained", "said"),
+    [
+        (range(4), range(3), "generated 32 != enqueued 32 != trained 24 (the run has 32)"),
+        (range(3), range(3), "generated 24 == enqueued 24 == trained 24 (the run has 32)"),
+        ((0, 1, 2, 4), (0, 1, 2, 4), "generated 32 == enqueued 32 == trained 32 (not the same samples)"),
+        (range(4), (0, 1, 2, 2), "generated 32 != enqueued 32 != trained 24 (the run has 32)"),
+        (range(3), range(4), "generated 24 != enqueued 24 != trained 32 (the run has 32)"),
+    ],
+)
+def test_a_lost_rollout(sampled: Iterable[int], trained: Iterable[int], said: str) -> None:
+    """A rollout that was sampled and never trained on, never sampled, or another one is told, though what was reported
+    is whole."""
+    record = counted_run(sampled=sampled, trained=trained, reported=range(3))
+    assert not record.summary().nothing_lost
+    assert record.summary().text().endswith(f"{said}\n")
 
 
 def test_evaluations_that_json_cannot_hold() -> None:
@@ -148,10 +189,12 @@ def test_counted() -> None:
 
 def test_summary() -> None:
     """The lines at the end: rewards before and after, where the time went, and whether a sample was lost."""
+    eight = Counted.of("abcdefgh")
     summary = Summary(
         evaluations={"start": {"format": 0.25}, "end": {"format": 1.0}},
         times=Times(elapsed=4.0, steps=3.0, spent={"actor": {"loss": 1.5}}),
-        counted=dict.fromkeys(("generated", "enqueued", "trained"), Counted.of("abcdefgh")),
+        expected=eight,
+        counted=dict.fromkeys(("generated", "enqueued", "trained"), eight),
     )
     assert summary.nothing_lost
     assert [line.split() for line in summary.text().splitlines()] == [
@@ -166,9 +209,10 @@ def test_summary() -> None:
         ["the", "steps", "3.00", "100.0%"],
         ["generated", "8", "==", "enqueued", "8", "==", "trained", "8"],
     ]
-    lost = Summary({}, Times(), {"generated": Counted.of("abcd"), "trained": Counted.of("abc")})
+    four = Counted.of("abcd")
+    lost = Summary({}, Times(), four, {"generated": four, "trained": Counted.of("abc")})
     assert not lost.nothing_lost
-    assert lost.text().endswith("generated 4 != trained 3\n")
-    twice = Summary({}, Times(), {"generated": Counted.of("abcd"), "trained": Counted.of("abcc")})
+    assert lost.text().endswith("generated 4 != trained 3 (the run has 4)\n")
+    twice = Summary({}, Times(), four, {"generated": four, "trained": Counted.of("abcc")})
     assert not twice.nothing_lost
     assert twice.text().endswith("generated 4 != trained 4 (not the same samples)\n")

@@ -46,7 +46,7 @@ def test_rows() -> None:
     """Every sample is a row with all columns, in the order of its groups; the counts say so."""
     role, queue = made()
     keys = rollout_keys(role.args, 3)
-    facts = role.generate(3, keys)
+    facts = role.generate(3)
     assert keys == queue.keys()
     columns = queue.get(keys, [*SEQUENCE_COLUMNS, "rewards", "raw_reward", "rollout_log_probs"])
     assert list(range(16)) == columns["indices"]
@@ -68,7 +68,7 @@ def test_a_filter_draws_on() -> None:
     drawn, prompts = [], []
     for rollout in range(2):
         keys = rollout_keys(role.args, rollout)
-        drawn.append(role.generate(rollout, keys)["drawn"])
+        drawn.append(role.generate(rollout)["drawn"])
         columns = queue.get(keys, ["indices", "tokens"])
         assert list(range(16)) == columns["indices"]
         prompts += [tuple(tokens[:5].tolist()) for tokens in columns["tokens"][::4]]
@@ -84,14 +84,14 @@ def test_a_filter_that_keeps_nothing() -> None:
     """It is said after a bounded number of prompts, with how many were drawn and what to do."""
     role, _ = made("--dynamic-sampling-filter-path", f"{HERE}:nothing")
     with pytest.raises(ValueError, match=rf"rollout 0: of {4 * MOST_DRAWN} prompts drawn, .*nothing kept 0, and 4"):
-        role.generate(0, rollout_keys(role.args, 0))
+        role.generate(0)
 
 
 def test_advantages_of_ones_own() -> None:
     """The function of --agentic-custom-advantage-path sees all samples, and its numbers are what training sees."""
     role, queue = made("--agentic-custom-advantage-path", f"{HERE}:by_length")
     keys = rollout_keys(role.args, 0)
-    role.generate(0, keys)
+    role.generate(0)
     columns = queue.get(keys, ["rewards", "response_lengths", "raw_reward"])
     assert [float(length) for length in columns["response_lengths"]] == columns["rewards"]
     assert columns["raw_reward"] != columns["rewards"]
@@ -102,9 +102,8 @@ def test_weights_are_taken() -> None:
     one, _ = made()
     other, _ = made()
     weights = {name: tensor.detach() * 3 for name, tensor in one.model.named_parameters()}
-    keys = [rollout_keys(one.args, rollout) for rollout in range(2)]
-    found = [one.generate(0, keys[0], weights)["fingerprint"], one.generate(1, keys[1])["fingerprint"]]
-    plain = [other.generate(0, keys[0])["fingerprint"], other.generate(1, keys[1])["fingerprint"]]
+    found = [one.generate(0, weights)["fingerprint"], one.generate(1)["fingerprint"]]
+    plain = [other.generate(0)["fingerprint"], other.generate(1)["fingerprint"]]
     assert all(a != b for a, b in zip(found, plain, strict=True))
     assert all(torch.equal(weights[name], tensor) for name, tensor in one.model.named_parameters())
 
@@ -117,5 +116,4 @@ def test_evaluation() -> None:
     assert {"correctness", "format", "length", "total"} == first["rewards"].keys()
     assert queue.keys() == []
     untouched, _ = made()
-    keys = rollout_keys(role.args, 0)
-    assert untouched.generate(0, keys)["fingerprint"] == role.generate(0, keys)["fingerprint"]
+    assert untouched.generate(0)["fingerprint"] == role.generate(0)["fingerprint"]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from relax.core.clock import Clock
-from relax.core.schedule import Unit
 from relax.core.step_timer import StepTimer
+from relax.core.units import Unit
 from relax.progress.times import OTHER, PARTS, Times
 from tests.runtime.in_process import InProcess, tiny
 
@@ -126,11 +126,14 @@ def test_supervised_run(watch: Watch) -> None:
     assert timer.times().parts() == {"actor": {"loss, gradients": 6.0, OTHER: 2.0}}
 
 
+KL = ("--use-kl-loss", "--kl-loss-coef", "0.1")
+
+
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("mode", ["--colocate", "--fully-async"])
 def test_roles(mode: str) -> None:
     """All that the roles count has a place among the parts of a step, but for ranks that wait for one another."""
-    args = tiny("ppo", mode, "--num-rollout", "1", "--sft-steps", "1", "--sft-batch-size", "8", "--use-kl-loss")
+    args = tiny("ppo", mode, "--num-rollout", "1", "--sft-steps", "1", "--sft-batch-size", "8", *KL)
     run = InProcess(args)
     run.run()
     counted = {name for facts in run.facts.values() for name in (facts or {}).get("seconds", {})}

@@ -48,6 +48,7 @@ def test_replay(algorithm: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert {"live", "oracle", "reward.normalize", "advantage.estimate", *normalized} <= against
 
 
+@pytest.mark.filterwarnings("ignore:--use-tis .on. and --true-on-policy-mode")
 @pytest.mark.parametrize(
     ("algorithm", "mode"),
     [

@@ -7,10 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from relax.arguments import parse_args
+from relax.core.guard import processes_with
+from relax.core.own_folders import own_folders
 from relax.progress.metrics_file import read_rows
 from tests.runtime.in_process import TINY
 
@@ -72,25 +77,55 @@ def test_a_failure(tmp_path: Path) -> None:
     assert "in bad_rewards" in (tmp_path / "failure.txt").read_text()
 
 
-@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
-def test_interrupted(tmp_path: Path, number: signal.Signals, word: str) -> None:
-    """Ctrl-C, and what a batch system sends before it kills, is one line and status 130."""
-    stopped = tmp_path / "stopped"
-    environment = {"RELAX_STOP_BEFORE": "train on batch 1", "RELAX_STOPPED_FILE": str(stopped)}
+@contextmanager
+def stopped_before(unit: str, folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that waits before a unit of its work, until the file ``folder / "stopped"`` goes."""
+    stopped = folder / "stopped"
     run = subprocess.Popen(
-        [sys.executable, "-m", "relax.train", *LINE],
+        [sys.executable, "-m", "relax.train", *LINE, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
+        env={**os.environ, "RELAX_STOP_BEFORE": unit, "RELAX_STOPPED_FILE": str(stopped)},
         start_new_session=True,
     )
     while run.poll() is None and not stopped.exists():
         time.sleep(0.1)
-    run.send_signal(number)
-    _, said = run.communicate(timeout=120)
+    yield run
+    run.communicate(timeout=120)
+
+
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+def test_interrupted(tmp_path: Path, number: signal.Signals, word: str) -> None:
+    """Ctrl-C, and what a batch system sends before it kills, is one line and status 130."""
+    with stopped_before("train on batch 1", tmp_path) as run:
+        run.send_signal(number)
+        _, said = run.communicate(timeout=120)
     assert run.returncode == 130
     assert said == f"relax: error: {word}; start again; with --save and --save-interval a run can be continued\n"
+
+
+def test_beside_another(tmp_path: Path) -> None:
+    """The same command beside a run that lives is one line and status 2, and leaves the first run's unfinished save
+    alone; of the first, the driver alone holds the folder, so that it is free as soon as that is killed."""
+    save = tmp_path / "save"
+    options = ("--save", str(save), "--load", str(save), "--save-interval", "1")
+    with stopped_before("checkpoint 1 committed", tmp_path, *options) as run:
+        done = train(*options)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            f"relax: error: --save {save}: another run (process {run.pid}) is writing there; give another folder, or "
+            "end that run first\n"
+        )
+        assert sorted(path.name for path in save.iterdir()) == ["pending-00000001", "step-00000000"]
+        others = processes_with("RELAX_STOPPED_FILE", str(tmp_path / "stopped"))
+        holders = [pid for pid in others for file in Path(f"/proc/{pid}/fd").iterdir() if file.resolve() == save]
+        assert len(others) > 5
+        assert holders == [run.pid]
+        run.kill()
+        run.wait()
+        with own_folders(parse_args([*LINE, *options])):
+            assert [path.name for path in save.iterdir()] == ["step-00000000"]
 
 
 def test_warnings() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 from argparse import Namespace
 from pathlib import Path
 
-from relax.core.checkpoint import checkpoints
+from relax.core.checkpoint import checkpoints, open_checkpoint
 from relax.progress.metrics_file import read_rows
 from relax.types import Sample
 from tests.runtime.small_run import varied_rewards
@@ -62,7 +61,7 @@ def test_odd_rewards(tmp_path: Path) -> None:
     assert [row["reward/unknown"] for row in rows] == ["nan", "nan"]
     assert {"reward/correctness", "reward/format", "reward/odd"} <= rows[0].keys()
     assert "reward/note" not in rows[0]
-    evaluations = json.loads((tmp_path / "save" / "step-00000001" / "run.json").read_text())["evaluations"]
+    evaluations = open_checkpoint(tmp_path / "save", 1).facts("run")["evaluations"]
     assert evaluations["start"]["unknown"] == "nan"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.verification.player import PLAYER, REDUCERS, loss, play, playing, source_of
@@ -14,10 +12,7 @@ from verification.revisions.checkout import Checkout
 from verification.subjects.bundled import Bundled
 from verification.subjects.process import ProcessSubject
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELAX_VERIFY_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def test_many_cases_at_a_time_are_judged_as_each_alone(monkeypatch):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.verification.repository import git
 from verification.cases.case import Case
 from verification.cli import main
 from verification.goldens import exchange, provenance
@@ -52,11 +53,6 @@ def outcomes(loss: float = 0.75) -> dict[str, Outcome | Callable[[], Outcome] | 
         SIGNAL.id: Outcome(arrays={"signal": torch.tensor(True)}),
         WRONG.id: Outcome(failure=Failure("ValueError", "empty")),
     }
-
-
-def git(folder: Path, *command: str) -> None:
-    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", "-C", str(folder), *identity, *command], check=True, capture_output=True)
 
 
 @pytest.fixture

@@ -7,28 +7,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.verification.player import gone, is_alive, loss, play, playing
+from tests.verification.player import gone, is_alive, loss, play
 from verification.cases.case import Case
 from verification.revisions.checkout import Checkout
-from verification.subjects.process import BUNDLE, ProcessSubject, SubjectFailed
+from verification.subjects.process import BUNDLE, SubjectFailed
+
+pytestmark = pytest.mark.usefixtures("cache")
 
 ROOT = Checkout.here().root
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELAX_VERIFY_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def player(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessSubject]:
-    with playing(tmp_path_factory.mktemp("process")) as subject:
-        yield subject
 
 
 @pytest.mark.parametrize(

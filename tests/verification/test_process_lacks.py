@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import relax
-from tests.verification.player import PLAYER, REDUCERS, loss, play, playing, source_of
+from tests.verification.player import PLAYER, REDUCERS, loss, play, source_of
 from verification.cases import corpus, find
 from verification.cases.case import Case
 from verification.judges.bits import judge_bits
@@ -22,18 +20,9 @@ from verification.subjects.live import live_subject
 from verification.subjects.other_revision import imported
 from verification.subjects.process import ProcessSubject, SubjectFailed
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 ROOT = Checkout.here().root
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELAX_VERIFY_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def player(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessSubject]:
-    with playing(tmp_path_factory.mktemp("process")) as subject:
-        yield subject
 
 
 def test_what_a_source_lacks_is_not_there(tmp_path):

@@ -7,13 +7,11 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import relax
-from tests.verification.player import PLAYER, REDUCERS, loss, play, playing, source_of
+from tests.verification.player import PLAYER, REDUCERS, loss, play, source_of
 from verification.revisions.checkout import Checkout
 from verification.revisions.source import of_folder
 from verification.subjects.child import PathsAlone
@@ -21,18 +19,9 @@ from verification.subjects.child_process import ChildProcess
 from verification.subjects.origin import strangers
 from verification.subjects.process import ProcessSubject, SubjectFailed
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 ROOT = Checkout.here().root
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELAX_VERIFY_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def player(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessSubject]:
-    with playing(tmp_path_factory.mktemp("process")) as subject:
-        yield subject
 
 
 def test_a_relax_of_the_working_tree_that_would_win_is_refused(tmp_path):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.verification.player import PLAYER, REDUCERS, loss, play, playing, source_of
+from tests.verification.player import PLAYER, REDUCERS, loss, play, source_of
 from verification.cases import corpus, find
 from verification.examine import examine, subject_named
 from verification.judges.bits import judge_bits
@@ -19,18 +18,9 @@ from verification.subjects.child_process import environment
 from verification.subjects.live import live_subject
 from verification.subjects.process import BUNDLE, ProcessSubject
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 ROOT = Checkout.here().root
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELAX_VERIFY_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def player(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessSubject]:
-    with playing(tmp_path_factory.mktemp("process")) as subject:
-        yield subject
 
 
 def test_the_working_tree_gives_the_same_bits_in_a_process_of_its_own():

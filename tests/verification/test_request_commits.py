@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.verification.repository import git
 from verification.cases import corpus
 from verification.cases.case import Case
 from verification.cli import main
@@ -41,11 +42,7 @@ class Scratch:
         self.git("init", "-q", "-b", "main")
 
     def git(self, *arguments: str) -> str:
-        who = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
-        done = subprocess.run(
-            ["git", "-C", str(self.root), *who, *arguments], capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
+        return git(self.root, *arguments)
 
     def commit(self, message: str) -> str:
         self.git("add", "-A")

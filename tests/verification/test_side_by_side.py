@@ -14,12 +14,9 @@ from verification.revisions.checkout import Checkout
 from verification.subjects.process import ProcessSubject, SubjectFailed
 from verification.subjects.side_by_side import side_by_side
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 ROOT = Checkout.here().root
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELAX_VERIFY_CACHE", str(tmp_path / "cache"))
 
 
 ENOUGH = 20.0  # seconds, a third of what a case may take: the hanging side did not run out of its time

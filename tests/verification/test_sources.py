@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.verification.repository import git
 from verification.revisions.checkout import Checkout, CheckoutError
 from verification.revisions.source import WORKING_TREE, of_revision, resolve, source_named, working_tree
 
-
-def git(folder: Path, *command: str) -> str:
-    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", str(folder), *identity, *command], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RELAX_VERIFY_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -11,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.verification.repository import git
 from verification.revisions.checkout import Blob, Checkout, CheckoutError
 from verification.revisions.trees import IN_USE, File, files_of_folder, files_of_revision, placed, tree_hash
+
+pytestmark = pytest.mark.usefixtures("cache")
 
 FILES = {
     "__init__.py": File(b"NUMBER = 1\n"),
@@ -26,23 +28,11 @@ FILES = {
 TREE = tree_hash(FILES)
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RELAX_VERIFY_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "trees"
-
-
 def write(folder: Path, files=FILES) -> None:
     for name, file in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(file.data)
         (folder / name).chmod(0o755 if file.executable else 0o644)
-
-
-def git(folder: Path, *command: str) -> str:
-    identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", str(folder), *identity, *command], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -119,7 +109,7 @@ def test_a_tree_is_placed_alone_and_kept(cache):
     assert files_of_folder(root / "relax") == FILES
     inode = root.stat().st_ino
     assert placed(FILES, TREE).stat().st_ino == inode
-    assert os.listdir(cache) == [TREE]
+    assert os.listdir(cache / "trees") == [TREE]
 
 
 def edit(root: Path) -> None:
@@ -171,7 +161,7 @@ def test_a_failed_write_leaves_nothing(cache, monkeypatch):
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space"):
         placed(FILES, TREE)
-    assert os.listdir(cache) == []
+    assert os.listdir(cache / "trees") == []
 
 
 def test_links_in_a_folder_or_a_revision_are_refused(repository):
@@ -224,6 +214,6 @@ def test_the_cache_keeps_the_trees_that_were_used_last(cache, monkeypatch):
         os.utime(root, (time.time() - age * IN_USE,) * 2)
     placed(numbered[0], trees[0])
     placed(numbered[3], trees[3])
-    assert {trees[0], trees[3]} == set(os.listdir(cache))
+    assert {trees[0], trees[3]} == set(os.listdir(cache / "trees"))
     placed(FILES, TREE)
-    assert {trees[0], trees[3], TREE} == set(os.listdir(cache))
+    assert {trees[0], trees[3], TREE} == set(os.listdir(cache / "trees"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from pathlib import Path
@@ -11,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from relax.algorithms.advantages import compute_advantages_and_returns
+from relax.core.checkpoint import described
 from relax.core.rows import row_keys
 from relax.core.trace import INDEX, keep, seal_trace, start_trace, tracing
 from relax.rollout.post_process import post_process_rewards
@@ -47,8 +47,7 @@ def reseal(folder: Path) -> None:
     """Makes the index one of the files as they are now."""
     index = json.loads((folder / INDEX).read_bytes())
     for name in index["files"]:
-        data = (folder / name).read_bytes()
-        index["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        index["files"][name] = described((folder / name).read_bytes())
     (folder / INDEX).write_text(json.dumps(index))
 
 

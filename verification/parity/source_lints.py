@@ -41,11 +41,14 @@ LIGHT = frozenset(
         "relax.configuration",
         "relax.core",
         "relax.core.registry",
+        "relax.core.rows",
         "relax.option_ranges",
         "relax.options",
         "relax.refusals",
         "relax.runtime_options",
+        "relax.runtime_refusals",
         "relax.types",
+        "relax.unread_options",
     }
 )
 
