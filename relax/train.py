@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relax.arguments import parse_aloud
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 COMMAND = "python -m relax.train"
 DESCRIPTION = (
     "Trains a policy with one of the registered algorithms, in processes on this machine, and shows how it goes. Exit "
-    "status: 0 done, 1 failed in the run, 2 refused before anything was started, 130 interrupted."
+    "status: 0 done, 1 failed in the run, 2 refused before anything was started, 130 interrupted or terminated."
 )
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 FAILURE = "failure.txt"
@@ -45,9 +46,30 @@ def _tried(argv: Sequence[str] | None, held: ExitStack) -> int:
     except KeyboardInterrupt:
         return _say("interrupted before anything was started", INTERRUPTED)
     try:
-        return _run(args, checkpoint)
+        with _terminated_as_interrupted():
+            return _run(args, checkpoint)
+    except _Terminated:
+        return _say(f"terminated; {_advice(args)}", INTERRUPTED)
     except KeyboardInterrupt:
         return _say(f"interrupted; {_advice(args)}", INTERRUPTED)
+
+
+class _Terminated(KeyboardInterrupt):
+    """Somebody asked this process to end, as a batch system does before it kills."""
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Within the block SIGTERM ends the run as Ctrl-C does."""
+
+    def end(number: int, frame: Any) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(args: Namespace, checkpoint: Checkpoint | None) -> int:
@@ -94,7 +116,7 @@ def _checked(args: Namespace, held: ExitStack) -> Checkpoint | None:
 
 def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     """The whole run: nothing that it started outlives this call."""
-    from relax.core.cluster import cluster
+    from relax.core.cluster import DEADLINE, cluster
     from relax.core.controller import Controller
     from relax.core.going_on import beginning
     from relax.core.guard import guarded
@@ -102,7 +124,7 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     from relax.progress import Progress
     from relax.transport.queue import start_queue
 
-    needed, deadline = logical_cpus(args), args.call_timeout
+    needed, deadline = logical_cpus(args), min(args.call_timeout, DEADLINE)
     first = None if checkpoint is None else checkpoint.step
     began = time.monotonic()
     sys.stdout.write(f"{beginning(args, checkpoint)}starting Ray and {needed} processes\n")
@@ -110,7 +132,7 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     with (
         guarded(_advice(args)) as run,
         cluster(args.ray_logical_cpus or needed, needed=needed, deadline=deadline, announce=run.remove) as folder,
-        start_queue(args.storage_units, deadline=deadline) as queue,
+        start_queue(args.storage_units, deadline=args.call_timeout) as queue,
         Progress(args, first=first, began=began) as progress,
     ):
         progress.started("Ray is up")

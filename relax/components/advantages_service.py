@@ -107,6 +107,7 @@ def deploy_advantages(args: Namespace, queue: Queue) -> AdvantagesService:
         num_replicas=1,
         max_ongoing_requests=1,
         ray_actor_options={"num_cpus": 0},
+        graceful_shutdown_wait_loop_s=0.1,  # seconds that the replica waits at its end, where nothing is asked of it
         logging_config=quiet,
     )
 

@@ -112,7 +112,7 @@ def _ray(logical_cpus: int, folder: Path, deadline: float) -> Iterator[None]:
         if not wait([started], timeout=deadline).done:
             raise ClusterError(
                 f"Ray did not start within {deadline:g} s: this machine is busy, or short of memory or of processes; "
-                "raise --call-timeout where it may take longer"
+                "start again when it has some"
             )
         error = started.exception()
         if error is not None:
@@ -120,7 +120,7 @@ def _ray(logical_cpus: int, folder: Path, deadline: float) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join(max(deadline, ENDING))
+        thread.join(ENDING)
 
 
 def _run_ray(logical_cpus: int, folder: Path, started: Future[None], over: threading.Event) -> None:

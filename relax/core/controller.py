@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from argparse import Namespace
@@ -22,12 +23,13 @@ from relax.components.advantages_service import (
 from relax.core.checkpoint import Checkpoint, commit, pending_folder, write_part
 from relax.core.clock import Clock
 from relax.core.cluster import processes_of_ray
-from relax.core.deadline import in_thread
+from relax.core.deadline import in_thread, within
 from relax.core.execution import RunError, execute
 from relax.core.processes import (
     Process,
     RoleFailure,
     end_processes,
+    is_running,
     raising,
     require_running,
     start_processes,
@@ -163,8 +165,8 @@ class Controller:
             raise RunError(str(error)) from error
         finally:
             end_processes(self._processes)
-            if service is not None:
-                stop_advantages()
+            if service is not None and all(is_running(process.pid) for process in self._ray):
+                stop_advantages()  # which a Ray that is dead would never answer
 
     def _load(self, checkpoint: Checkpoint) -> None:
         folder, held = str(checkpoint.folder), roles_to_load(checkpoint)
@@ -198,8 +200,12 @@ class Controller:
 
     def _commit_checkpoint(self, rollout: int) -> None:
         facts = {**self.record.saved(rollout), "options": lasting_options(self.args)}
-        write_part(self._pending, RUN, tensors={}, facts=facts)
-        commit(self._pending, rollout, keep=self.args.keep_checkpoints)
+
+        def write() -> None:
+            write_part(self._pending, RUN, tensors={}, facts=facts)
+            commit(self._pending, rollout, keep=self.args.keep_checkpoints)
+
+        within(math.inf, write, lambda: self.look([]))  # a large one takes minutes, in which a process may die
 
     def _stop_before(self, unit: Unit) -> None:
         if os.environ.get(STOP_BEFORE) != unit.key:

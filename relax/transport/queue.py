@@ -25,6 +25,10 @@ PARTITION = "rollouts"
 CONTROLLER = "the queue's controller"
 NAMED = ("TransferQueueController", "transfer_queue")  # what Ray calls it, and in which namespace
 DEADLINE = 60.0  # seconds for one call, where nothing has died
+STARTING = 120.0  # seconds for the queue to start, whatever a call may take; 20 are usual
+ENDING = 30.0  # seconds for the queue to end; 1 is usual
+LONGER = "raise --call-timeout where it may take longer"
+AGAIN = "this machine is busy, or short of memory or of processes; start again when it has some"
 
 
 class TransportError(RuntimeError):
@@ -162,7 +166,8 @@ def start_queue(storage_units: int, *, deadline: float = DEADLINE) -> Iterator[Q
         raise TransportError("a queue runs in this Ray already: a run starts its own, one at a time")
     settings = {"backend": {"SimpleStorage": {"num_data_storage_units": storage_units}}}
     try:
-        _watched("the queue did not start", lambda: transfer_queue.init(settings), lambda: None, deadline)
+        limit = min(deadline, STARTING)
+        _watched("the queue did not start", lambda: transfer_queue.init(settings), lambda: None, limit, AGAIN)
         handles = _handles(storage_units)
         queue = Queue(uuid.uuid4().hex, handles, _processes(handles, deadline), deadline)
         _ATTACHED[:] = [queue.name]
@@ -170,7 +175,7 @@ def start_queue(storage_units: int, *, deadline: float = DEADLINE) -> Iterator[Q
     finally:
         _ATTACHED.clear()
         with contextlib.suppress(TransportError):
-            _watched("the queue did not end", transfer_queue.close, lambda: None, deadline)
+            _watched("the queue did not end", transfer_queue.close, lambda: None, ENDING)
 
 
 _ATTACHED: list[str] = []  # the one queue that this process is attached to
@@ -210,14 +215,17 @@ def _process_id(_actor: Any) -> int:
     return os.getpid()
 
 
-def _watched(trouble: str, function: Callable[[], T], look: Callable[[], None], deadline: float) -> T:
-    """``function()``; where that fails, what ``look`` raises if a part of the queue died, else ``trouble`` and why."""
+def _watched(
+    trouble: str, function: Callable[[], T], look: Callable[[], None], deadline: float, advice: str = LONGER
+) -> T:
+    """``function()``; where that fails, what ``look`` raises if a part of the queue died, else ``trouble`` and why,
+    with ``advice`` where it took too long."""
     try:
         return within(deadline, function, look)
     except TransportError:
         raise
     except Overdue as error:
-        raise TransportError(f"{trouble}: {error}; raise --call-timeout where it may take longer") from error
+        raise TransportError(f"{trouble}: {error}; {advice}") from error
     except Exception as error:
         look()
         raise TransportError(f"{trouble}: {kind_and_line(error)}") from error

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relax.core.checkpoint import checkpoints, open_checkpoint
+from relax.core.controller import STOP_BEFORE, STOPPED_FILE
 from relax.core.guard import processes_with
 from tests.runtime.in_process import TINY
 
 ROOT = Path(__file__).parents[2]
-STOPPED_FILE = "RELAX_STOPPED_FILE"
+INHERITED = dict(os.environ)  # and not what the tests beside have added by then
 PATIENCE = 150.0  # seconds for a run to come to its place, on a machine that is busy
 
 
@@ -84,7 +85,7 @@ def run(options: list[str], folder: Path, who: str = "", kill: Kill | None = Non
     stopped.unlink(missing_ok=True)
     load = ["--load", str(save)] if checkpoints(save) else []
     line = ["-m", "relax.train", *TINY, *options, "--save", str(save), "--save-interval", "1", *load]
-    stop = {} if kill is None else {"RELAX_STOP_BEFORE": kill.unit}
+    stop = {} if kill is None else {STOP_BEFORE: kill.unit}
     own = {STOPPED_FILE: str(stopped), "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
     own["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "torch")  # torch keeps this for whoever comes next
     driver = subprocess.Popen(
@@ -93,7 +94,7 @@ def run(options: list[str], folder: Path, who: str = "", kill: Kill | None = Non
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, **own, **stop},
+        env={**INHERITED, **own, **stop},
     )
     processes = {} if kill is None else kill_at(stopped, who, kill)
     out, error = driver.communicate(timeout=PATIENCE)
@@ -112,7 +113,7 @@ def contents(folder: Path, step: int) -> dict[str, bytes]:
     checkpoint = open_checkpoint(folder, step)
     tensors = {
         f"{part}/{name}": tensor.numpy().tobytes()
-        for part in ("actor", "published", "rollout")
+        for part in checkpoint.parts()
         for name, tensor in checkpoint.tensors(part).items()
         if not name.startswith("random/")
     }

@@ -8,12 +8,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import relax.core.cluster as cluster_module
 from relax.core.cluster import ClusterError, cluster
 
 
@@ -90,6 +93,24 @@ def test_ray_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "init", fail)
     assert refused() == "Ray did not start: RuntimeError: no memory and a page of advice"
     assert [folder.exists() for folder in folders] == [False]
+
+
+@pytest.mark.usefixtures("without_ray")
+def test_a_start_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told at the deadline, and is not waited for as long again."""
+    import ray
+
+    over = threading.Event()
+    monkeypatch.setattr(cluster_module, "ENDING", 0.1)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(ray, "init", lambda **options: over.wait(60))
+    begun = time.monotonic()
+    assert refused(deadline=3.0) == (
+        "Ray did not start within 3 s: this machine is busy, or short of memory or of processes; start again when it "
+        "has some"
+    )
+    assert 3.0 < time.monotonic() - begun < 5.5
+    over.set()
 
 
 def test_second_ray(ray_cluster: None) -> None:

@@ -117,13 +117,14 @@ def stopped_before(unit: str, folder: Path, *options: str) -> Iterator[subproces
     run.communicate(timeout=120)
 
 
-def test_interrupted(tmp_path: Path) -> None:
-    """Ctrl-C is one line and status 130."""
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+def test_interrupted(tmp_path: Path, number: signal.Signals, word: str) -> None:
+    """Ctrl-C, and what a batch system sends before it kills, is one line and status 130."""
     with stopped_before("train on batch 1", tmp_path) as run:
-        run.send_signal(signal.SIGINT)
+        run.send_signal(number)
         _, said = run.communicate(timeout=120)
     assert run.returncode == 130
-    assert said == "relax: error: interrupted; start again; with --save and --save-interval a run can be continued\n"
+    assert said == f"relax: error: {word}; start again; with --save and --save-interval a run can be continued\n"
 
 
 def test_beside_another(tmp_path: Path) -> None:
