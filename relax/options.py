@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 from relax.algorithms.spec import DEFAULT_ALGORITHM, get_algorithm, list_algorithm_names
 from relax.core.registry import SFT_LOSS_TYPE
-from relax.spelling import closest
 
 KL_KINDS = ("k1", "k2", "k3", "low_var_kl")
 TIS_MODES = ("truncate", "icepop")
@@ -19,7 +18,9 @@ LOSS_TYPES = ("policy_loss", SFT_LOSS_TYPE)
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line: the usage of fifty options would bury it."""
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+    def parse_args(  # type: ignore[override]  # argparse's has a signature for each kind of namespace
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
         """As argparse's; an option that there is not is told with the one that was probably meant."""
         parsed, left = self.parse_known_args(args, namespace)
         if left:
@@ -35,6 +36,8 @@ class _Parser(argparse.ArgumentParser):
 
 def meant_option(parser: argparse.ArgumentParser, option: str) -> str | None:
     """The option of ``parser`` that is most like ``option``, if one is; those that its help does not show are none."""
+    from relax.spelling import closest  # only a mistake pays for this import
+
     shown = (action for action in parser._actions if action.help != argparse.SUPPRESS)
     names = [name.removeprefix("--") for action in shown for name in action.option_strings if name.startswith("--")]
     meant = closest(option.removeprefix("--"), names)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from relax.spelling import closest
-
 REWARD_NORMALIZER_IDS = frozenset({"none", "group_mean_std", "group_mean", "leave_one_out", "component_groups"})
 ADVANTAGE_FN_IDS = frozenset({"broadcast", "masked_broadcast", "discounted_returns", "gae", "whitened_broadcast"})
 POLICY_LOSS_FN_IDS = frozenset({"ppo_clip", "soft_gate", "clipped_is", "reinforce"})
@@ -231,6 +229,8 @@ def get_algorithm(name: str) -> AlgorithmSpec:
     """
     if isinstance(name, str) and name in ALGORITHM_SPECS:
         return ALGORITHM_SPECS[name]
+    from relax.spelling import closest  # only a mistake pays for this import
+
     names = list_algorithm_names()
     meant = closest(str(name).lower().replace("-", "_"), names)
     hint = f"; did you mean {meant!r}?" if meant else ""

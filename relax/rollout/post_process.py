@@ -24,15 +24,13 @@ def post_process_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[li
         with blamed("--custom-reward-post-process-path", args.custom_reward_post_process_path):
             return load_function(args.custom_reward_post_process_path)(args, samples)
     with blamed("--custom-rm-path", args.custom_rm_path, "given"):
-        return _read_and_normalized(args, samples)
-
-
-def _read_and_normalized(args: Namespace, samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
-    raw_rewards = read_rewards(args, samples)
+        raw_rewards = read_rewards(args, samples)
     if args.agentic_custom_advantage_path is not None:
         advantages = [sample.custom_advantage for sample in samples]
-        return raw_rewards, real_numbers(samples, advantages, "custom_advantage")
+        with blamed("--agentic-custom-advantage-path", args.agentic_custom_advantage_path, "given"):
+            return raw_rewards, real_numbers(samples, advantages, "custom_advantage")
     normalize = REWARD_NORMALIZERS[get_algorithm(args.advantage_estimator).reward_normalizer]
     if normalize is not None and args.rewards_normalization:
-        return raw_rewards, normalize(args, samples, raw_rewards)
+        with blamed("--custom-rm-path", args.custom_rm_path, "given"):
+            return raw_rewards, normalize(args, samples, raw_rewards)
     return raw_rewards, raw_rewards

@@ -85,5 +85,10 @@ def test_rewards_that_are_no_numbers() -> None:
         "ValueError: reward 'exact' of sample 0 (group 0) is nan: a reward must be a finite real number"
     )
     assert told("grpo", ["good", "bad"]).startswith("TypeError: the reward of sample 0 (group 0) is 'good': expected a")
+    advantage = told("grpo", [1.0, 0.0], agentic_custom_advantage_path="my:advantages")
+    assert advantage == (
+        "TypeError: the custom_advantage of sample 0 (group 0) is None: expected a real number (given by "
+        "--agentic-custom-advantage-path my:advantages)"
+    )
     for line in (nan, told("grpo", ["good", "bad"])):
         assert line.endswith(" (given by --custom-rm-path my:rewards)")
