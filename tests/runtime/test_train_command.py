@@ -19,6 +19,8 @@ from relax.core.own_folders import own_folders
 from relax.progress.metrics_file import read_rows
 from tests.runtime.in_process import TINY
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever this was started by, such as a shell's &
+
 LINE = (
     *("--advantage-estimator", "gdpo", "--gdpo-reward-keys", "correctness", "format", "--global-batch-size", "8"),
     *(*TINY, "--num-rollout", "2"),
@@ -113,8 +115,11 @@ def stopped_before(unit: str, folder: Path, *options: str) -> Iterator[subproces
     )
     while run.poll() is None and not stopped.exists():
         time.sleep(0.1)
-    yield run
-    run.communicate(timeout=120)
+    try:
+        yield run
+    finally:
+        run.terminate()
+        run.communicate(timeout=120)
 
 
 @pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
