@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,9 @@ FAILURE = "failure.txt"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Trains; gives the exit status: 0 done, 1 failed in the run, 2 refused before anything started, 130 Ctrl-C."""
+    """Trains; gives the exit status: 0 done, 1 failed in the run, 2 refused before anything started, 130 interrupted
+    or terminated.
+    """
     with ExitStack() as held:
         return _tried(argv, held)
 
@@ -65,6 +68,9 @@ def _terminated_as_interrupted() -> Iterator[None]:
     def end(number: int, frame: Any) -> None:
         raise _Terminated
 
+    if threading.current_thread() is not threading.main_thread():  # which alone may say what a signal does
+        yield
+        return
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield
@@ -132,6 +138,7 @@ def _trained(args: Namespace, checkpoint: Checkpoint | None) -> Summary:
     with (
         guarded(_advice(args)) as run,
         cluster(args.ray_logical_cpus or needed, needed=needed, deadline=deadline, announce=run.remove) as folder,
+        _terminated_as_interrupted(),  # again: Ray, as it starts, answers SIGTERM in its own way
         start_queue(args.storage_units, deadline=args.call_timeout) as queue,
         Progress(args, first=first, began=began) as progress,
     ):

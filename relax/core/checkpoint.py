@@ -216,7 +216,9 @@ def _index(folder: Path) -> dict[str, dict[str, Any]]:
             return files
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}; {_REMEDY}") from error
-    raise CheckpointError(f"{path} is of version {version!r}, and this program reads {VERSION}; {_REMEDY}")
+    raise CheckpointError(
+        f"{path} is of version {version!r}, and this program reads {VERSION}; go on with the release that saved it"
+    )
 
 
 def described(data: bytes) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -23,7 +22,7 @@ from relax.components.advantages_service import (
 from relax.core.checkpoint import Checkpoint, commit, pending_folder, write_part
 from relax.core.clock import Clock
 from relax.core.cluster import processes_of_ray
-from relax.core.deadline import in_thread, within
+from relax.core.deadline import LOOK, in_thread
 from relax.core.execution import RunError, execute
 from relax.core.processes import (
     Process,
@@ -205,7 +204,13 @@ class Controller:
             write_part(self._pending, RUN, tensors={}, facts=facts)
             commit(self._pending, rollout, keep=self.args.keep_checkpoints)
 
-        within(math.inf, write, lambda: self.look([]))  # a large one takes minutes, in which a process may die
+        done = in_thread(write)
+        try:
+            while not wait([done], timeout=LOOK).done:  # a large one takes minutes, in which a process may die
+                self.look([])
+        finally:
+            wait([done])  # what cleans up must not find it at work
+        done.result()
 
     def _stop_before(self, unit: Unit) -> None:
         if os.environ.get(STOP_BEFORE) != unit.key:

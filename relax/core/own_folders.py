@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +39,42 @@ def own_folders(args: Namespace) -> Iterator[None]:
     holds a folder, with its process, and where one has left there what is not this run's; `ProgressError` for records
     that it cannot go on with. Nothing is held where a file system locks no folders, as NFS may not.
     """
+    folders = written_folders(args)
+    there = {option: folder for option, folder in folders.items() if folder.exists()}
     with contextlib.ExitStack() as held:
-        taken: list[os.stat_result] = []
-        for option, folder in written_folders(args).items():
-            if args.check and not folder.exists():
-                continue
-            folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)  # which no process that is started inherits
-            held.callback(os.close, descriptor)
-            found = os.fstat(descriptor)
-            if not any(os.path.samestat(found, other) for other in taken):  # two options may name one folder
-                _lock(option, folder, descriptor)
-                taken.append(found)
+        taken = _hold(there, held, shared=args.check)
         _require_own(args)
         if not args.check:
+            for folder in folders.values():
+                folder.mkdir(parents=True, exist_ok=True)
+            _hold(folders, held, taken=taken)
+            _require_own(args)  # of those that were made, another run may have been the first to have them
             held.enter_context(without_unfinished(args.save))
         yield
 
 
-def _lock(option: str, folder: Path, descriptor: int) -> None:
+def _hold(
+    folders: Mapping[str, Path],
+    held: contextlib.ExitStack,
+    *,
+    shared: bool = False,
+    taken: Sequence[os.stat_result] = (),
+) -> list[os.stat_result]:
+    """Locks those that are not ``taken``, and gives all that are; two options may name one folder."""
+    all_taken = list(taken)
+    for option, folder in folders.items():
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)  # which no process that is started inherits
+        held.callback(os.close, descriptor)
+        found = os.fstat(descriptor)
+        if not any(os.path.samestat(found, other) for other in all_taken):
+            _lock(option, folder, descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            all_taken.append(found)
+    return all_taken
+
+
+def _lock(option: str, folder: Path, descriptor: int, kind: int) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         raise FolderError(
             f"{option} {folder}: another run{_holder(os.fstat(descriptor))} is writing there; give another folder, or "
@@ -96,7 +111,7 @@ def _require_own(args: Namespace) -> None:
     ):
         folder = folders.get(option)
         for file in files:
-            if folder is not None and (folder / file).exists() and loaded not in _checkpoints_of(read(folder)):
+            if folder is not None and (folder / file).exists() and not _goes_on(read(folder), loaded):
                 raise FolderError(
                     f"{option} {folder}: it holds {file} of another run; give another folder, or delete it"
                 )
@@ -109,10 +124,13 @@ def _require_own(args: Namespace) -> None:
         )
 
 
-def _checkpoints_of(options: Mapping[str, Any]) -> set[Path]:
-    """Where the run with these options kept its checkpoints, and where it had gone on from."""
+def _goes_on(options: Mapping[str, Any], loaded: Path | None) -> bool:
+    """Whether ``loaded`` may be where the run with these options kept its checkpoints, or had gone on from: those
+    folders are nowhere any more where they were moved.
+    """
     folders = [options.get(name) for name in ("save", "load")]
-    return {root_called(Path(folder)).resolve() for folder in folders if isinstance(folder, str)}
+    kept = {root_called(Path(folder)).resolve() for folder in folders if isinstance(folder, str)}
+    return loaded is not None and (loaded in kept or (bool(kept) and not any(folder.exists() for folder in kept)))
 
 
 def _options_of_records(folder: Path) -> Mapping[str, Any]:

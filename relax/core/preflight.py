@@ -72,8 +72,8 @@ def _crowded(args: Namespace) -> list[str]:
         return []
     return [
         f"--data-parallel-size {args.data_parallel_size}: {computing} processes are to compute on {cores} "
-        f"core{'s' if cores > 1 else ''}, in turns, each with models of its own in memory; give fewer ranks, or leave "
-        "it so where that is meant"
+        f"core{'s' if cores > 1 else ''}, in turns, each with models of its own in memory; give fewer ranks or train "
+        "colocated, or leave it so where that is meant"
     ]
 
 

@@ -133,10 +133,9 @@ def options_of_trace(folder: Path) -> Mapping[str, Any]:
     """The options in force at its first call; none where they are not told."""
     first = [path for path in _files(folder) if path.suffix == ".json"][:1]
     try:
-        documents = [json.loads(path.read_bytes()) for path in first]
-    except (OSError, ValueError):
+        return json.loads(first[0].read_bytes())["options"] if first else {}
+    except (OSError, ValueError, TypeError, KeyError):
         return {}
-    return documents[0]["options"] if documents else {}
 
 
 def _files(folder: Path) -> list[Path]:

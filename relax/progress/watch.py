@@ -52,10 +52,11 @@ class Progress:
             return
         with _written(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / OPTIONS).write_text(json.dumps(vars(args), indent=1, sort_keys=True, default=repr) + "\n")
+            options, part = self._folder / OPTIONS, self._folder / f".{OPTIONS}.part"
+            part.write_text(json.dumps(vars(args), indent=1, sort_keys=True, default=repr) + "\n")
+            part.replace(options)
             for name, number in NUMBERED.items():
-                kept = name == SUPERVISED and first is not None  # a run that goes on has no warm-up any more
-                self._files[number] = _files(self._folder, name, number, None if kept else first or 0)
+                self._files[number] = _files(self._folder, name, number, _cut(name, first))
 
     def __enter__(self) -> Progress:
         return self
@@ -103,6 +104,15 @@ def check_records(folder: Path) -> None:
                 numbered_rows(folder / name, number)
 
 
+def _cut(name: str, first: int | None) -> int | None:
+    """The number from which on a run that goes on writes the rows of a file anew; None where it leaves them."""
+    if name == SUPERVISED and first is not None:
+        return None  # it has no warm-up any more
+    if name == EVALUATIONS and first:
+        return first + 1  # after ``first`` rollouts is the end of the run that it goes on from
+    return first or 0
+
+
 def _files(folder: Path, name: str, number: str, first: int | None) -> tuple[MetricsFile, TensorBoard]:
     board = folder / BOARDS / _BOARDS[name]
     return MetricsFile(folder / name, number, first=first), TensorBoard(board, number, first=first)
@@ -113,7 +123,8 @@ def _written(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        file = error.filename2 or error.filename or "a file there"
         raise ProgressError(
-            f"--log-dir {folder}: {error.filename or 'a file there'} cannot be written: {error.strerror or error}; "
-            "free the disk, or give another folder"
+            f"--log-dir {folder}: {file} cannot be written: {error.strerror or error}; free the disk, or give another "
+            "folder"
         ) from error

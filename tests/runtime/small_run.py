@@ -37,6 +37,7 @@ def arguments(algorithm: str, *, prompts: int = 4, group: int = 4, seed: int = 0
     least = [*KEYS] if spec.uses_reward_components else [*LEAST[algorithm], "--reward-key", "total"]
     line = ["--advantage-estimator", algorithm, *least, "--custom-rm-path", "tests.runtime.small_run:varied_rewards"]
     args = build_parser().parse_args([*line, "--seed", str(seed)])
+    args.task_path = None  # the task is no function's
     args.rollout_batch_size, args.n_samples_per_prompt = prompts, group
     args.global_batch_size = prompts * group // (1 if spec.requires_on_policy_updates else 2)
     for name, value in options.items():

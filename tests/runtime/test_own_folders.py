@@ -62,6 +62,7 @@ class TestOwn:
         (tmp_path / file).write_text("rollout,supervised_step,rollouts\n")
         log = ["--log-dir", str(tmp_path)]
         mine, first, other = (str(tmp_path / name) for name in ("mine", "first", "other"))
+        Path(mine).mkdir()
         words = f"^--log-dir {tmp_path}: it holds {file} of another run; give another folder, or delete it$"
         for written in ("", "[]", "{}", json.dumps({"save": mine, "load": f"{first}/step-00000002"})):
             (tmp_path / "options.json").write_text(written)
@@ -70,6 +71,8 @@ class TestOwn:
                     require_own(options(*log, *load))
         for folder in (mine, f"{mine}/", f"{mine}/step-00000004", first):
             require_own(options(*log, "--load", folder))
+        Path(mine).rename(tmp_path / "moved")
+        require_own(options(*log, "--load", str(tmp_path / "moved")))
 
     def test_damaged_records(self, tmp_path: Path) -> None:
         """Records that a run cannot go on with are refused, with the file and the column."""
@@ -92,6 +95,7 @@ class TestOwn:
         """A trace that is sealed is for those that go on from the checkpoints of the run that wrote it."""
         argv = ["--trace-folder", str(tmp_path / "trace"), "--trace-rollout", "0"]
         args = options(*argv, "--save", str(tmp_path / "mine"))
+        (tmp_path / "mine").mkdir()
         start_trace(args)
         with tracing(args, [0], "actor-0"):
             keep("policy.loss", args, {}, {})
@@ -101,6 +105,18 @@ class TestOwn:
         for load in ([], ["--load", str(tmp_path / "other")]):
             with pytest.raises(FolderError, match=r"--trace-folder .* holds trace.json of another run"):
                 require_own(options(*argv, *load))
+        for damaged in ("{}", "[]", ""):
+            for call in (tmp_path / "trace").glob("*policy*.json"):
+                call.write_text(damaged)
+            with pytest.raises(FolderError, match=r"--trace-folder .* holds trace.json of another run"):
+                require_own(options(*argv, "--load", str(tmp_path / "mine")))
+
+    def test_a_refused_run_makes_no_folder(self, tmp_path: Path) -> None:
+        """What is refused for one folder leaves none of the others."""
+        checkpoint(tmp_path / "old", 4)
+        with pytest.raises(FolderError):
+            require_own(options("--log-dir", str(tmp_path / "new"), "--save", str(tmp_path / "old")))
+        assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
     def test_rollouts_of_another_run(self, tmp_path: Path) -> None:
         """Rollouts in files are never mixed: whoever reads them could not tell."""
@@ -136,6 +152,13 @@ class TestAlone:
             pass
         assert list(folder.iterdir()) == []
         require_own(args)
+
+    def test_two_looks(self, tmp_path: Path) -> None:
+        """Looks side by side disturb one another no more than they disturb a run that is to come."""
+        args = options("--check", "--save", str(tmp_path))
+        with own_folders(args), own_folders(args):
+            pass
+        require_own(options("--save", str(tmp_path)))
 
     def test_one_folder_for_all(self, tmp_path: Path) -> None:
         """A run may have one folder for all that it writes, however it is spelt."""

@@ -50,17 +50,24 @@ def test_resume(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "expected"),
-    [(None, {0: 2.5, 5: 2.5}), (0, {0: 2.5, 5: 2.5}), (1, {0: 1.5, 5: 2.5}), (5, {0: 1.5, 5: 2.5})],
+    ("first", "made", "expected"),
+    [
+        (None, (0, 5), {0: 2.5, 5: 2.5}),
+        (0, (0, 5), {0: 2.5, 5: 2.5}),
+        (1, (5,), {0: 1.5, 5: 2.5}),
+        (5, (9,), {0: 1.5, 5: 1.5, 9: 2.5}),  # of more rollouts than the run that it goes on from
+    ],
 )
-def test_evaluations_again(tmp_path: Path, first: int | None, expected: dict[int, float]) -> None:
-    """A run that goes on keeps the evaluations of rollouts before, and has those since once."""
+def test_evaluations_again(
+    tmp_path: Path, first: int | None, made: tuple[int, ...], expected: dict[int, float]
+) -> None:
+    """A run that goes on keeps the evaluations up to its checkpoint, and has those since once."""
     args = build_parser().parse_args(["--log-dir", str(tmp_path)])
     with Progress(args, out=io.StringIO()) as progress:
         for rollouts in (0, 5):
             progress.step({**EVALUATION, "rollouts": rollouts, "evaluation/format": 1.5})
     with Progress(args, first=first, out=io.StringIO()) as progress:
-        for rollouts in (5,) if first else (0, 5):
+        for rollouts in made:
             progress.step({**EVALUATION, "rollouts": rollouts, "evaluation/format": 2.5})
     rows = read_rows(tmp_path / "evaluations.csv")
     assert expected == {int(row["rollouts"]): float(row["evaluation/format"]) for row in rows}
@@ -99,7 +106,9 @@ def test_no_figure(tmp_path: Path) -> None:
         assert err.getvalue().count("\n") == 1
 
 
-@pytest.mark.parametrize("full", ["options.json", ".metrics.csv.part", ".evaluations.csv.part", "tensorboard/training"])
+@pytest.mark.parametrize(
+    "full", [".options.json.part", ".metrics.csv.part", ".evaluations.csv.part", "tensorboard/training"]
+)
 def test_cannot_be_written(tmp_path: Path, full: str) -> None:
     """A file that cannot be written is named, with its reason and the remedy, whichever it is."""
     (tmp_path / full).parent.mkdir(exist_ok=True)
