@@ -21,7 +21,6 @@ from pathlib import Path
 from relax.core.guard import guarded
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever this was started by, such as nohup
-signal.signal(signal.SIGINT, signal.default_int_handler)
 deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 orphan = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True); print(flush=True)"
 with guarded("continue with --load here") as run:

@@ -19,8 +19,6 @@ from relax.core.own_folders import own_folders
 from relax.progress.metrics_file import read_rows
 from tests.runtime.in_process import TINY
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever this was started by, such as a shell's &
-
 LINE = (
     *("--advantage-estimator", "gdpo", "--gdpo-reward-keys", "correctness", "format", "--global-batch-size", "8"),
     *(*TINY, "--num-rollout", "2"),
