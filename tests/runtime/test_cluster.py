@@ -100,9 +100,9 @@ def test_a_start_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told at the deadline, and is not waited for as long again."""
     import ray
 
-    over = threading.Event()
+    over, ended = threading.Event(), threading.Event()
     monkeypatch.setattr(cluster_module, "ENDING", 0.1)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(ray, "shutdown", ended.set)
     monkeypatch.setattr(ray, "init", lambda **options: over.wait(60))
     begun = time.monotonic()
     assert refused(deadline=3.0) == (
@@ -111,6 +111,7 @@ def test_a_start_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert 3.0 < time.monotonic() - begun < 5.5
     over.set()
+    assert ended.wait(10)  # or the thread would end the Ray of the next test
 
 
 def test_second_ray(ray_cluster: None) -> None:
